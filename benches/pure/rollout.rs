@@ -10,6 +10,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::convergence::{WaitContext, evaluate};
 use nodecfg_planning::desired::MaxUnavailable;
+use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
@@ -34,12 +35,12 @@ fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
 /// Runs a rollout in which every node converges immediately.
 fn roll_out(plan: &Plan, states: &BTreeMap<NodeName, NodeStates>) -> Machine {
     let mut machine = Machine::new(plan, Mode::ASSIGN);
-    let mut now = Timestamp::UNIX_EPOCH;
+    let mut now = Now { instant: Instant::START, time: Timestamp::UNIX_EPOCH };
     let mut commands: VecDeque<Command> = machine.step(Input::Start, now).into();
     while let Some(command) = commands.pop_front() {
         let Command::Assign(node, patch) = command else { continue };
         black_box(patch);
-        now += Duration::from_millis(1);
+        now.instant = now.instant.after(Duration::from_millis(1));
         let [assigned, converged] = states.get(&node).unwrap().clone();
         for input in [Input::Assigned(node), Input::Observed(Box::new(assigned)), Input::Observed(Box::new(converged))]
         {

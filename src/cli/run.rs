@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::live::{self, LiveView};
 use super::output::Output;
@@ -94,7 +95,7 @@ pub(super) struct Reporter {
     listener: Arc<Mutex<Box<dyn Listener + Send>>>,
     /// Redraws listeners that show elapsed time.
     ticker: Option<JoinHandle<()>>,
-    start: Timestamp,
+    began: Instant,
     format: Format,
     verbose: bool,
     /// The reports of `--report`.
@@ -121,7 +122,7 @@ impl Reporter {
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
         let RunSubject { purpose, header, plan, review, mode } = subject;
-        let start = nodecfg_clock::now();
+        let (start, began) = (nodecfg_clock::now(), nodecfg_clock::instant());
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
             let mut lines = JsonLines(out);
@@ -170,7 +171,7 @@ impl Reporter {
         Ok(Self {
             listener,
             ticker,
-            start,
+            began,
             format,
             verbose: verbose > 0,
             reports: reports.clone(),
@@ -204,7 +205,7 @@ impl Reporter {
         terminal.record.ended(&execution.outcome);
         terminal.record.failure = failure_kind(execution);
         lock(&self.listener).finish(now)?;
-        let seconds = now.duration_since(self.start).as_secs_f64();
+        let seconds = self.began.elapsed().as_secs_f64();
         let error = execution.error.as_ref().map(|error| ErrorMessage {
             code: error.code().to_owned(),
             message: error.to_string(),

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use jiff::Timestamp;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::Exit;
@@ -28,7 +28,7 @@ pub(super) struct Telemetry {
     textfile: Option<PathBuf>,
     export: Option<Export>,
     problems: Vec<String>,
-    started: Timestamp,
+    started: Instant,
 }
 
 impl Telemetry {
@@ -37,7 +37,7 @@ impl Telemetry {
         let mut settings = Settings::read(|name| std::env::var(name).ok());
         let problems = std::mem::take(&mut settings.problems);
         let textfile = args.metrics_textfile.clone();
-        Self { command, textfile, export: Export::new(settings), problems, started: nodecfg_clock::now() }
+        Self { command, textfile, export: Export::new(settings), problems, started: nodecfg_clock::instant() }
     }
 
     /// The exporter of spans.
@@ -62,8 +62,8 @@ impl Telemetry {
             return;
         }
         let before = self.textfile.as_deref().and_then(|path| textfile::before(path, self.command));
-        let (started, ended, exit) = (self.started, nodecfg_clock::now(), exit as u8);
-        let run = Run { command: self.command, started, ended, exit, record, before };
+        let (took, ended, exit) = (self.started.elapsed(), nodecfg_clock::now(), exit as u8);
+        let run = Run { command: self.command, took, ended, exit, record, before };
         spans::finish(&span, &run);
         drop(span);
         let samples = metrics::samples(&run);

@@ -8,14 +8,15 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Shared};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use super::prometheus::Prometheus;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::objects::{ObjectReader, Wanted};
 use nodecfg_planning::gates::judge::{Answer, Asked, Series};
 use nodecfg_planning::gates::{ObjectRef, PrometheusQuery, Question};
+use nodecfg_planning::instant::Instant;
 
 /// Number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
@@ -33,7 +34,7 @@ pub struct Evaluator {
 const NO_CLUSTER: &str = "no API server to ask";
 
 /// Answer to an expression, which several questions may share.
-type Expression = Shared<BoxFuture<'static, (Timestamp, Result<Vec<Series>, String>)>>;
+type Expression = Shared<BoxFuture<'static, (Instant, Result<Vec<Series>, String>)>>;
 
 impl Evaluator {
     /// Evaluator that asks this Prometheus and the API server of `objects`. Without one, its gates are unknown.
@@ -44,19 +45,23 @@ impl Evaluator {
 
     /// Asks each question once.
     pub async fn ask(&self, questions: &BTreeSet<Question>) -> Vec<Asked> {
-        let mut answers: Vec<Asked> = self.round(questions).collect().await;
+        let mut answers: Vec<Asked> = self.round(questions, &ScaledClock::real()).collect().await;
         answers.sort_by(|a, b| a.question.cmp(&b.question));
         answers
     }
 
-    /// Answers to the questions, in the order of their arrival.
-    fn round(&self, questions: &BTreeSet<Question>) -> FuturesUnordered<BoxFuture<'static, Asked>> {
+    /// Answers to the questions, in the order of their arrival, with the moments of this clock.
+    fn round(
+        &self,
+        questions: &BTreeSet<Question>,
+        clock: &ScaledClock,
+    ) -> FuturesUnordered<BoxFuture<'static, Asked>> {
         let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
         let mut expressions: BTreeMap<&str, Expression> = BTreeMap::new();
         for question in questions {
             if let Question::Prometheus(PrometheusQuery { query, present }) = question {
                 for text in [query, present] {
-                    expressions.entry(text).or_insert_with(|| self.expression(text, &slots));
+                    expressions.entry(text).or_insert_with(|| self.expression(text, &slots, clock));
                 }
             }
         }
@@ -77,29 +82,30 @@ impl Evaluator {
                         .boxed(),
                     );
                 }
-                Question::Object(object) => asked.push(self.object(object.clone(), &slots)),
+                Question::Object(object) => asked.push(self.object(object.clone(), &slots, clock)),
             }
         }
         asked
     }
 
-    fn expression(&self, text: &str, slots: &Arc<Semaphore>) -> Expression {
+    fn expression(&self, text: &str, slots: &Arc<Semaphore>, clock: &ScaledClock) -> Expression {
         let (prometheus, text, slots) = (self.prometheus.clone(), text.to_owned(), Arc::clone(slots));
+        let clock = clock.clone();
         let ask = async move {
-            let Some(prometheus) = prometheus else { return (nodecfg_clock::now(), Err(NO_ADDRESS.to_owned())) };
+            let Some(prometheus) = prometheus else { return (now(&clock), Err(NO_ADDRESS.to_owned())) };
             // The semaphore is never closed.
             let _slot = slots.acquire().await;
-            let at = nodecfg_clock::now();
+            let at = now(&clock);
             (at, prometheus.query(&text).await)
         };
         ask.boxed().shared()
     }
 
-    fn object(&self, object: ObjectRef, slots: &Arc<Semaphore>) -> BoxFuture<'static, Asked> {
-        let (objects, slots) = (self.objects.clone(), Arc::clone(slots));
+    fn object(&self, object: ObjectRef, slots: &Arc<Semaphore>, clock: &ScaledClock) -> BoxFuture<'static, Asked> {
+        let (objects, slots, clock) = (self.objects.clone(), Arc::clone(slots), clock.clone());
         async move {
             let _slot = slots.acquire().await;
-            let at = nodecfg_clock::now();
+            let at = now(&clock);
             let wanted = Wanted {
                 api_version: &object.api_version,
                 kind: &object.kind,
@@ -116,6 +122,10 @@ impl Evaluator {
     }
 }
 
+fn now(clock: &ScaledClock) -> Instant {
+    Instant::after_start(clock.elapsed())
+}
+
 /// Asks the questions of a rollout again and again, until it is dropped.
 #[derive(Debug)]
 pub struct GateWatch {
@@ -124,14 +134,15 @@ pub struct GateWatch {
 }
 
 impl GateWatch {
-    /// Starts to ask each question once per `interval`. A round that takes longer delays the next one.
+    /// Starts to ask each question once per `interval`. A round that takes longer delays the next one. The moments of the
+    /// answers are those of `clock`.
     #[must_use]
-    pub fn start(evaluator: Evaluator, questions: BTreeSet<Question>, interval: Duration) -> Self {
+    pub fn start(evaluator: Evaluator, questions: BTreeSet<Question>, interval: Duration, clock: ScaledClock) -> Self {
         let (sender, answers) = mpsc::channel(MAX_CONCURRENT);
         let task = tokio::spawn(async move {
             loop {
                 let next = nodecfg_clock::instant() + interval;
-                let mut round = evaluator.round(&questions);
+                let mut round = evaluator.round(&questions, &clock);
                 while let Some(asked) = round.next().await {
                     if sender.send(asked).await.is_err() {
                         return;

@@ -70,8 +70,8 @@ async fn cost_does_not_depend_on_pools() {
     let of_pools = (0..pools).flat_map(|_| (0..gates).map(|gate| question(&format!("query-{gate}"), "present")));
     let questions: BTreeSet<Question> = of_pools.collect();
     assert_eq!(questions.len(), gates);
-    let mut watch = GateWatch::start(evaluator(&server.url), questions, Duration::from_millis(50));
-    let mut answers: BTreeMap<Question, Vec<Timestamp>> = BTreeMap::new();
+    let mut watch = GateWatch::start(evaluator(&server.url), questions, Duration::from_millis(50), ScaledClock::real());
+    let mut answers: BTreeMap<Question, Vec<Instant>> = BTreeMap::new();
     for _ in 0..gates * rounds {
         let asked = watch.next().await.expect("an answer");
         answers.entry(asked.question).or_default().push(asked.at);
@@ -92,7 +92,8 @@ async fn cost_does_not_depend_on_pools() {
 #[tokio::test]
 async fn rounds_begin_once_per_interval() {
     let interval = Duration::from_millis(30);
-    let mut watch = GateWatch::start(Evaluator::new(None, None), [question("a", "b")].into(), interval);
+    let mut watch =
+        GateWatch::start(Evaluator::new(None, None), [question("a", "b")].into(), interval, ScaledClock::real());
     let began = nodecfg_clock::instant();
     for round in 0..5 {
         watch.next().await.expect("an answer");

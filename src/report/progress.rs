@@ -96,7 +96,7 @@ pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress, width: usize
 
 /// A text after the time since the start, in lines of at most `width` columns.
 pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str, width: usize) -> String {
-    let since = format!("{:>SINCE$}", duration(now.duration_since(start).as_secs_f64()));
+    let since = format!("{:>SINCE$}", duration(now.duration_since(start).as_secs_f64().max(0.0)));
     hanging(&format!("{} {text}", quiet(since)), SINCE + 1, width)
 }
 

@@ -197,7 +197,7 @@ impl<W: Write> Steps<W> {
         let is_done = self.pools.get(pool).is_some_and(|counts| counts.done == counts.total());
         if few && is_done && self.ended.insert(pool.clone()) {
             let nodes = self.pools.get(pool).map_or(0, NodeCounts::total);
-            let took = duration(now.duration_since(self.start).as_secs_f64());
+            let took = duration(now.duration_since(self.start).as_secs_f64().max(0.0));
             self.line(now, &format!("{pool} {} in {took}: {}", good("done"), count(nodes, "node")))?;
         }
         Ok(())
@@ -244,6 +244,7 @@ mod tests {
 
     use super::*;
     use nodecfg_contract::error_text;
+    use nodecfg_planning::instant::{Instant, Now};
     use nodecfg_planning::plan::fixtures::{
         canary, desired, namespace, node, observed, on, options, policy, pool, refusing, rendered,
     };
@@ -255,6 +256,11 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
+    }
+
+    fn both(second: i64) -> Now {
+        let passed = std::time::Duration::from_secs(second.unsigned_abs());
+        Now { instant: Instant::after_start(passed), time: at(second) }
     }
 
     /// The output of a rollout of `pools` pools with `nodes` nodes each. Each answer of a node takes a second. Nodes of
@@ -281,7 +287,7 @@ mod tests {
             if usize::try_from(now).unwrap() == interrupted {
                 inputs.push_front(Input::Stop(StopReason::Interrupted));
             }
-            for command in machine.step(inputs.pop_front().unwrap_or(Input::Tick), at(now)) {
+            for command in machine.step(inputs.pop_front().unwrap_or(Input::Tick), both(now)) {
                 match command {
                     Command::Report(event) => lines.event(at(now), &event).unwrap(),
                     Command::RollBack(..) => {}

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use futures::stream::{self, FuturesUnordered};
 use futures::{Stream, StreamExt as _};
@@ -23,6 +24,7 @@ use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
 use nodecfg_planning::gates::judge::Asked;
 use nodecfg_planning::gates::{Gate, Question};
+use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
@@ -226,16 +228,18 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// The present, by the clock of the limits and by the real time of day.
+    fn now(&self) -> Now {
+        Now { instant: Instant::after_start(self.rollout.clock.elapsed()), time: nodecfg_clock::now() }
+    }
+
     fn step(&mut self, input: Input) {
-        let now = self.rollout.clock.now();
-        // Output shows real time, whatever the clock of the limits.
-        let real = nodecfg_clock::now();
+        let now = self.now();
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match self.queue.add(command) {
-                Some(Command::Report(mut event)) => {
-                    event.move_soak_ends(real.duration_since(now));
-                    (self.listener)(real, &event);
+                Some(Command::Report(event)) => {
+                    (self.listener)(now.time, &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
                     }
@@ -294,7 +298,7 @@ impl<'a> Runner<'a> {
             if self.lock_lost || (self.machine.is_finished() && in_flight.is_empty()) {
                 return;
             }
-            let tick = sleep_until(self.rollout.clock, self.machine.next_tick());
+            let tick = sleep(self.rollout.clock, self.machine.next_tick().map(|tick| tick.since(self.now().instant)));
             tokio::select! {
                 Some(response) = in_flight.next() => self.handle_response(response),
                 event = nodes.next() => match event {
@@ -334,7 +338,8 @@ impl<'a> Runner<'a> {
         let pools = self.rollout.plan.pools.iter().filter(|pool| pool.steps().next().is_some());
         let gates = pools.flat_map(|pool| &pool.policy.gates).filter(|gate| !gate.at.is_empty());
         let questions: BTreeSet<Question> = gates.map(Gate::question).collect();
-        (!questions.is_empty()).then(|| GateWatch::start(evaluator.clone(), questions, interval))
+        let clock = self.rollout.clock.clone();
+        (!questions.is_empty()).then(|| GateWatch::start(evaluator.clone(), questions, interval, clock))
     }
 
     /// Passes orders that were given during the rollout to the machine.
@@ -472,9 +477,10 @@ fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Ord
     .chain(stream::pending())
 }
 
-async fn sleep_until(clock: &ScaledClock, at: Option<Timestamp>) {
-    match at {
+/// Completes after this duration of a clock. Never completes without one.
+async fn sleep(clock: &ScaledClock, duration: Option<Duration>) {
+    match duration {
         None => std::future::pending().await,
-        Some(at) => clock.sleep_until(at).await,
+        Some(duration) => clock.sleep(duration).await,
     }
 }

@@ -2,6 +2,7 @@
 //! become labels, so that metrics of large clusters stay small.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -269,8 +270,8 @@ pub struct Run {
     /// Command: `sync`, `verify`, `diff`, one of them with `-limited` for a run of some nodes, or `dry-run` for a sync
     /// without writes.
     pub command: &'static str,
-    /// Start time.
-    pub started: Timestamp,
+    /// Duration by a clock that never steps.
+    pub took: Duration,
     /// End time.
     pub ended: Timestamp,
     /// Exit code.

@@ -91,7 +91,7 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     if let Some(kind) = run.record.failure {
         add(&FAILURE, &[kind.name()], 1.0);
     }
-    add(&DURATION, &[], run.ended.duration_since(run.started).as_secs_f64().max(0.0));
+    add(&DURATION, &[], run.took.as_secs_f64());
     add(&ENDED, &[], seconds(run.ended));
     if let Some(success) = run.last_success() {
         add(&LAST_SUCCESS, &[], success);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -37,7 +38,7 @@ fn run(exit: u8) -> Run {
         nodes: Some(Nodes { pools: [(pool("general"), general), (pool("gpu"), gpu)].into(), unpooled: 2, marked: 3 }),
         failure: None,
     };
-    Run { command: "sync", started: at(1_800_000_000), ended: at(1_800_000_090), exit, record, before: None }
+    Run { command: "sync", took: Duration::from_secs(90), ended: at(1_800_000_090), exit, record, before: None }
 }
 
 fn text(run: &Run) -> String {

@@ -1,9 +1,10 @@
 //! The only reader of the clock, and a clock that can be simulated. All other code receives the time as a value.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 use simulation::Simulation;
@@ -20,6 +21,19 @@ pub fn now() -> Timestamp {
 #[must_use]
 pub fn instant() -> Instant {
     Instant::now()
+}
+
+/// Time since the start of this machine, with the time that it was suspended, which [`instant`] does not count. It never
+/// steps. For what expires on other machines.
+#[must_use]
+pub fn uptime() -> Duration {
+    // CLOCK_MONOTONIC of macOS counts that time, too.
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    // The kernel returns no negative time.
+    Duration::try_from(clock_gettime(CLOCK)).unwrap_or_default()
 }
 
 /// A clock: that of the system, or a simulated one that starts at the present time. A sandbox agent can pass a trial of
@@ -69,14 +83,26 @@ impl ScaledClock {
         }))
     }
 
+    /// Time since the start of this clock, by a clock that never steps. For durations.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(instant);
+        match &self.0 {
+            None => instant().saturating_duration_since(*START),
+            Some(simulated) => {
+                let seconds = simulated.simulation.passed().div_duration_f64(simulated.second);
+                Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+            }
+        }
+    }
+
     /// Present time of this clock. The system's includes its adjustments; a simulated one is monotonic.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             None => now(),
             Some(simulated) => {
-                let seconds = simulated.simulation.passed().div_duration_f64(simulated.second);
-                let passed = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX);
+                let passed = SignedDuration::try_from(self.elapsed()).unwrap_or(SignedDuration::MAX);
                 simulated.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
             }
         }
@@ -115,8 +141,17 @@ impl ScaledClock {
 
     /// Completes after this duration of this clock.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
-        let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-        self.sleep_until(self.now().checked_add(duration).unwrap_or(Timestamp::MAX))
+        let simulated = self.0.as_ref().map(|simulated| {
+            let seconds = duration.as_secs_f64() * simulated.second.as_secs_f64();
+            let left = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            simulated.simulation.sleep_until(simulated.simulation.passed().saturating_add(left))
+        });
+        async move {
+            match simulated {
+                Some(sleep) => sleep.await,
+                None => tokio::time::sleep(duration).await,
+            }
+        }
     }
 }
 
@@ -148,5 +183,15 @@ mod tests {
         assert_eq!(real.to_real_time(begun.0), begun.0);
         assert_eq!(real.real_duration(Duration::from_secs(1)), Duration::from_secs(1));
         assert_eq!(ScaledClock::simulated(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn clocks_for_durations_advance_with_the_time() {
+        let before = (ScaledClock::real().elapsed(), uptime());
+        ScaledClock::real().sleep(Duration::from_millis(20)).await;
+        let after = (ScaledClock::real().elapsed(), uptime());
+        // The kernel's clocks differ in resolution.
+        let least = Duration::from_millis(19);
+        assert!(after.0 - before.0 >= least && after.1 - before.1 >= least, "{before:?} {after:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! - [`drain`]: evictions of a node whose change needs a drained node.
 //! - [`gates`]: conditions outside of the nodes that must hold before the next step.
 //! - [`hold`]: why nodes do not start now although nothing has failed.
+//! - [`instant`]: the two clocks of a rollout.
 //! - [`plan`]: changes that bring an observed cluster to the desired state.
 //! - [`schedule`]: times at which nodes may be touched.
 //! - [`convergence`]: the check whether a node has converged.
@@ -19,7 +20,7 @@ pub mod drain;
 mod duration_schema;
 pub mod gates;
 pub mod hold;
-mod instant;
+pub mod instant;
 pub mod plan;
 pub mod rollout;
 pub mod schedule;

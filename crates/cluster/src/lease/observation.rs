@@ -13,29 +13,31 @@ use tokio::time::Instant;
 
 use super::LeaseView;
 
-/// A moment by both clocks of this machine. The monotonic clock may stand still while a machine is suspended; the time
-/// of day may be set back.
+/// A moment by the clocks of this machine. The runtime's may stand still while the machine is suspended, which its uptime
+/// counts. Neither steps, unlike the time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) instant: Instant,
+    uptime: Duration,
+    /// Time of day, for display.
     pub(super) time: Timestamp,
 }
 
 impl Moment {
     /// The present moment.
     pub(super) fn now() -> Self {
-        Self { instant: nodecfg_clock::instant(), time: nodecfg_clock::now() }
+        Self { instant: nodecfg_clock::instant(), uptime: nodecfg_clock::uptime(), time: nodecfg_clock::now() }
     }
 
     /// The moment this much later.
     pub(super) fn after(self, duration: Duration) -> Self {
         let time = SignedDuration::try_from(duration).ok().and_then(|duration| self.time.checked_add(duration).ok());
-        Self { instant: self.instant + duration, time: time.unwrap_or(self.time) }
+        Self { instant: self.instant + duration, uptime: self.uptime + duration, time: time.unwrap_or(self.time) }
     }
 
     /// True when either clock shows that this moment has come.
     pub(super) fn has_come(self, now: Self) -> bool {
-        now.instant >= self.instant || now.time >= self.time
+        now.instant >= self.instant || now.uptime >= self.uptime
     }
 }
 

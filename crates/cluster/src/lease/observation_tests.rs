@@ -91,12 +91,13 @@ fn only_a_change_of_the_lock_starts_the_observation_again() {
 }
 
 #[test]
-fn either_clock_ends_a_lock() {
+fn lock_ends_by_the_clocks_that_do_not_step() {
     let start = Moment::now();
     let end = start.after(DURATION);
     let late = start.after(DURATION + Duration::from_secs(1));
     assert!(!end.has_come(start));
     assert!(end.has_come(end));
     assert!(end.has_come(Moment { time: start.time, ..late }), "the time of day was set back");
+    assert!(!end.has_come(Moment { time: late.time, ..start }), "the time of day was set forward");
     assert!(end.has_come(Moment { instant: start.instant, ..late }), "the machine was suspended");
 }

@@ -5,11 +5,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::pods::{Stay, Treatment, treatment};
 use super::{DrainFailure, DrainPolicy};
-use crate::instant::later;
+use crate::instant::Instant;
 use nodecfg_contract::observed::{EvictionAnswer, Pod};
 
 /// Limit of unanswered evictions per node.
@@ -52,7 +50,7 @@ enum EvictionState {
     /// The pod is being deleted.
     Ending,
     /// Not possible now; tried again at this time.
-    Again { at: Timestamp, blocked: Option<String> },
+    Again { at: Instant, blocked: Option<String> },
 }
 
 /// Progress of the evictions of a node.
@@ -108,7 +106,7 @@ impl Evictions {
     ///
     /// Pods of a higher priority stay until those of lower priorities are gone, so that a pod does not lose one that it
     /// depends on.
-    pub fn next(&mut self, now: Timestamp) -> Vec<Pod> {
+    pub fn next(&mut self, now: Instant) -> Vec<Pod> {
         if matches!(self.progress(), Progress::Unknown | Progress::Refused(_)) {
             return Vec::new();
         }
@@ -128,9 +126,9 @@ impl Evictions {
     }
 
     /// Handles the answer to an eviction.
-    pub fn answered(&mut self, uid: &str, answer: EvictionAnswer, now: Timestamp) {
+    pub fn answered(&mut self, uid: &str, answer: EvictionAnswer, now: Instant) {
         let Some(one) = self.pods.as_mut().and_then(|pods| pods.get_mut(uid)) else { return };
-        let again = |blocked| EvictionState::Again { at: later(now, RETRY), blocked };
+        let again = |blocked| EvictionState::Again { at: now.after(RETRY), blocked };
         one.state = match answer {
             EvictionAnswer::Evicted => EvictionState::Ending,
             EvictionAnswer::Gone => {
@@ -155,7 +153,7 @@ impl Evictions {
     /// Time after `now` at which [`next`](Self::next) may return more pods without another event. A pod that is due and
     /// was not returned waits for an answer or for the end of another pod.
     #[must_use]
-    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let again = |one: &DrainedPod| match one.state {
             EvictionState::Again { at, .. } if at > now => Some(at),
             _ => None,
@@ -244,7 +242,7 @@ impl DrainedPod {
 }
 
 impl EvictionState {
-    fn is_due(&self, now: Timestamp) -> bool {
+    fn is_due(&self, now: Instant) -> bool {
         match self {
             Self::Due => true,
             Self::Again { at, .. } => *at <= now,
@@ -258,8 +256,8 @@ mod tests {
     use super::super::fixtures::{daemon, pod};
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
+    fn at(seconds: u64) -> Instant {
+        Instant::START.after(Duration::from_secs(seconds))
     }
 
     fn listed(pods: impl IntoIterator<Item = Pod>) -> Evictions {

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Baseline, Gate, GateCheck, ObjectRef, PrometheusQuery, Question, object};
+use crate::instant::Instant;
 use nodecfg_contract::printable::remark;
 
 /// Number of series that the reasons of a gate name.
@@ -47,8 +47,8 @@ pub struct Asked {
     pub question: Question,
     /// Its answer.
     pub answer: Answer,
-    /// Time at which the first request was sent.
-    pub at: Timestamp,
+    /// Moment at which the first request was sent.
+    pub at: Instant,
 }
 
 /// State of a gate.

@@ -2,30 +2,29 @@
 //! the machine after each step, and nothing of the machine's own state.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 
 use super::machine::Command;
 use super::progress::Progress;
 use super::{End, Outcome};
+use crate::instant::Instant;
 use crate::plan::Domain;
 use nodecfg_contract::names::NodeName;
 
 pub(super) struct DomainOracle {
     domains: BTreeMap<NodeName, Domain>,
-    /// Soak time in seconds.
-    soak: i64,
+    soak: Duration,
     has_canaries: bool,
     begun: Option<Domain>,
     in_flight: BTreeSet<NodeName>,
     /// Nodes whose pods are listed before their assignment.
     listed: BTreeSet<NodeName>,
     /// When the last node ended.
-    last_end: Option<Timestamp>,
+    last_end: Option<Instant>,
 }
 
 impl DomainOracle {
-    pub(super) fn new(domains: BTreeMap<NodeName, Domain>, soak: i64, has_canaries: bool) -> Self {
+    pub(super) fn new(domains: BTreeMap<NodeName, Domain>, soak: Duration, has_canaries: bool) -> Self {
         Self {
             domains,
             soak,
@@ -42,7 +41,7 @@ impl DomainOracle {
         &mut self,
         commands: &[Command],
         outcome: &Outcome,
-        now: Timestamp,
+        now: Instant,
         needs_budget: impl Fn(&NodeName) -> bool,
     ) {
         let ends = || outcome.pools.values().flat_map(|pool| &pool.nodes);
@@ -76,8 +75,8 @@ impl DomainOracle {
                         let earlier =
                             ends().find(|node| node.end == End::NotStarted && self.domains[&node.node] < *domain);
                         assert!(earlier.is_none(), "{domain} begins before {earlier:?}");
-                        let waited = self.last_end.map(|end| now.duration_since(end));
-                        let enough = waited.is_none_or(|waited| waited >= SignedDuration::from_secs(self.soak));
+                        let waited = self.last_end.map(|end| now.since(end));
+                        let enough = waited.is_none_or(|waited| waited >= self.soak);
                         assert!(enough, "{domain} begins {waited:?} after the end of {before}");
                     }
                 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,6 +16,7 @@ use crate::desired::PoolTarget;
 use crate::drain::evictions::PodChange;
 use crate::drain::fixtures::{daemon, pod};
 use crate::drain::{DrainPolicy, OnTimeout};
+use crate::instant::Now;
 use crate::plan::fixtures::{
     canary, desired, exclusion, fetched, namespace, node, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
@@ -44,6 +45,8 @@ enum SimEvent {
     Vanish(usize),
     Heartbeat(usize),
     Wait(i64),
+    /// The time of day steps.
+    StepClock(i64),
     Interrupt,
     RollBackAll,
     Pause,
@@ -62,6 +65,7 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
         1 => (0..100_usize).prop_map(SimEvent::Vanish),
         2 => (0..100_usize).prop_map(SimEvent::Heartbeat),
         6 => (1..90_i64).prop_map(SimEvent::Wait),
+        1 => (-7200..7200_i64).prop_map(SimEvent::StepClock),
         1 => Just(SimEvent::Interrupt),
         1 => Just(SimEvent::RollBackAll),
         1 => Just(SimEvent::Pause),
@@ -84,7 +88,7 @@ struct SimHarness {
     node_time: i64,
     /// Start and end of each exclusion.
     exclusions: Vec<(Timestamp, Timestamp)>,
-    now: Timestamp,
+    now: Now,
     started_pods: usize,
     /// Nodes that another client unmarked.
     unmarked: BTreeSet<NodeName>,
@@ -96,7 +100,7 @@ struct SimHarness {
 
 impl SimHarness {
     fn send(&mut self, input: Input) {
-        self.log.push(format!("{} {input:?}", self.now));
+        self.log.push(format!("{:?} {input:?}", self.now));
         for command in self.machine.step(input, self.now) {
             if !matches!(command, Command::Report(_)) {
                 self.log.push(format!("    {command:?}"));
@@ -164,9 +168,9 @@ impl SimHarness {
         if self.nodes.get(name).is_some_and(goes_back) {
             return;
         }
-        let ends = self.now.checked_add(SignedDuration::from_secs(self.node_time)).unwrap();
-        let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
-        assert!(!self.exclusions.iter().any(overlaps), "{name} is marked at {} within an exclusion", self.now);
+        let ends = self.now.after(self.node_time).time;
+        let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now.time;
+        assert!(!self.exclusions.iter().any(overlaps), "{name} is marked at {} within an exclusion", self.now.time);
     }
 
     /// An available node may be marked only if the unavailable nodes, including it, stay within the budget.
@@ -363,6 +367,7 @@ impl SimHarness {
             }
             (SimEvent::Heartbeat(_), Some(name)) => self.change(&name, |node| node),
             (SimEvent::Wait(seconds), _) => self.wait(seconds),
+            (SimEvent::StepClock(seconds), _) => self.now = self.now.stepped(seconds),
             (SimEvent::Interrupt, _) => self.send(Input::Stop(StopReason::Interrupted)),
             (SimEvent::RollBackAll, _) => {
                 self.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
@@ -377,9 +382,9 @@ impl SimHarness {
 
     /// Time passes, with a tick whenever the machine asks for one.
     fn wait(&mut self, seconds: i64) {
-        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        while self.now < end {
-            self.now = self.machine.next_tick().unwrap_or(end).clamp(self.now, end);
+        let end = self.now.after(seconds).instant;
+        while self.now.instant < end {
+            self.now = self.now.at(self.machine.next_tick().unwrap_or(end).clamp(self.now.instant, end));
             self.send(Input::Tick);
         }
     }
@@ -450,7 +455,7 @@ proptest! {
             budget: plan.pools[0].budget,
             node_time: i64::try_from(timeout + drain_timeout + settle).unwrap(),
             exclusions,
-            now: Timestamp::UNIX_EPOCH,
+            now: Now::START,
             started_pods: 0,
             unmarked: BTreeSet::new(),
             failed: BTreeSet::new(),

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::Progress;
 use super::{End, NodeOutcome, StopReason};
@@ -13,6 +11,7 @@ use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use crate::drain::evictions::PodChange;
 use crate::drain::fixtures::{daemon, mark, pod};
 use crate::drain::{DrainFailure, DrainMode, DrainRecord, OnTimeout};
+use crate::instant::Now;
 use crate::plan::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
@@ -80,7 +79,7 @@ fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
 /// A rollout of one pool, driven step by step.
 struct Scenario {
     machine: Machine,
-    now: Timestamp,
+    now: Now,
     progress: Vec<Progress>,
     nodes: BTreeMap<String, Node>,
     target: ConfigSource,
@@ -98,7 +97,7 @@ impl Scenario {
     fn to(fields: &str, cluster: &Observed, policy: RolloutPolicy, mode: Mode) -> Self {
         Self {
             machine: Machine::new(&planned_to(fields, policy, cluster), mode),
-            now: Timestamp::UNIX_EPOCH,
+            now: Now::START,
             progress: Vec::new(),
             nodes: cluster.nodes.iter().map(|(name, node)| (name.to_string(), node.clone())).collect(),
             target: source(fields),
@@ -183,7 +182,7 @@ impl Scenario {
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.now = self.now.after(seconds);
         self.send(Input::Tick)
     }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::StopReason;
 use super::machine::{Input, Machine, Mode};
 use crate::hold::Hold;
+use crate::instant::{Instant, Now};
 use crate::plan::Plan;
 use nodecfg_contract::names::PoolName;
 
@@ -37,7 +38,7 @@ pub enum PoolStart {
 #[must_use]
 pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
     let mut machine = Machine::new(plan, Mode::ASSIGN);
-    machine.step(Input::Start, now);
+    machine.step(Input::Start, Now { instant: Instant::START, time: now });
     machine.starts()
 }
 

@@ -4,7 +4,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,6 +12,7 @@ use super::progress::Progress;
 use crate::convergence::Target;
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
+use crate::instant::{Instant, Now};
 use crate::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name};
 use crate::plan::make;
 use nodecfg_contract::names::{GateName, NodeName};
@@ -32,6 +32,8 @@ enum Says {
 enum SimEvent {
     Answer(Says),
     Wait(i64),
+    /// The time of day steps.
+    StepClock(i64),
     /// The request that waits longest is answered, and its node gets there.
     Finish,
 }
@@ -41,6 +43,7 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
     prop_oneof![
         4 => says.prop_map(SimEvent::Answer),
         3 => (1..40_i64).prop_map(SimEvent::Wait),
+        1 => (-7200..7200_i64).prop_map(SimEvent::StepClock),
         4 => Just(SimEvent::Finish),
     ]
 }
@@ -49,9 +52,9 @@ struct SimHarness {
     machine: Machine,
     at: BTreeSet<Moment>,
     target: Target,
-    now: Timestamp,
+    now: Now,
     /// The latest answer and its time.
-    answer: Option<(Timestamp, Says)>,
+    answer: Option<(Instant, Says)>,
     started: usize,
     returned: usize,
     /// Nodes in transition to their target, or back.
@@ -61,7 +64,7 @@ struct SimHarness {
 impl SimHarness {
     /// Whether the gate passes for this step, by a definition of its own.
     fn passes(&self, moment: Moment) -> bool {
-        let fresh = |at: Timestamp| self.now.duration_since(at) <= SignedDuration::from_secs(2 * INTERVAL);
+        let fresh = |at: Instant| self.now.instant.since(at) <= Duration::from_secs(2 * INTERVAL.unsigned_abs());
         !self.at.contains(&moment) || self.answer.is_some_and(|(at, says)| says == Says::Passes && fresh(at))
     }
 
@@ -96,7 +99,7 @@ impl SimHarness {
     fn handle(&mut self, event: &SimEvent) {
         match event {
             SimEvent::Answer(says) => {
-                self.answer = Some((self.now, *says));
+                self.answer = Some((self.now.instant, *says));
                 let series = Series { labels: [("a".to_owned(), "b".to_owned())].into(), value: "1".to_owned() };
                 let firing = match says {
                     Says::Passes => Ok(Vec::new()),
@@ -105,17 +108,18 @@ impl SimHarness {
                 };
                 let answer = Answer::Prometheus { firing, present: Ok(1) };
                 let question = Question::Prometheus(query());
-                self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now })));
+                self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now.instant })));
             }
             SimEvent::Wait(seconds) => {
                 // Timers fire at their time.
-                let end = self.now.checked_add(SignedDuration::from_secs(*seconds)).unwrap();
+                let end = self.now.after(*seconds).instant;
                 while let Some(at) = self.machine.next_tick().filter(|at| *at <= end) {
-                    self.now = self.now.max(at);
+                    self.now = self.now.at(self.now.instant.max(at));
                     self.send(Input::Tick);
                 }
-                self.now = end;
+                self.now = self.now.at(end);
             }
+            SimEvent::StepClock(seconds) => self.now = self.now.stepped(*seconds),
             SimEvent::Finish => {
                 let Some((name, back)) = self.moving.pop_front() else { return };
                 let old = node(name.as_str(), "a");
@@ -172,7 +176,7 @@ proptest! {
             machine: Machine::new(&plan, mode),
             at,
             target: plan.pools[0].target.clone(),
-            now: Timestamp::UNIX_EPOCH,
+            now: Now::START,
             answer: None,
             started: 0,
             returned: 0,

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
 use super::Outcome;
 use super::forecast::PoolStart;
 use super::pool::PoolRun;
@@ -14,6 +12,7 @@ use super::pool_order::{EarlierPools, FleetLimit};
 pub use super::signals::{Command, Input, Mode};
 use super::signals::{Context, Timers};
 use crate::drain::DrainFailure;
+use crate::instant::{Instant, Now};
 use crate::plan::Plan;
 use nodecfg_contract::names::{NodeName, PoolName};
 
@@ -46,7 +45,7 @@ impl Machine {
     }
 
     /// Handles one event and returns the commands that follow.
-    pub fn step(&mut self, input: Input, now: Timestamp) -> Vec<Command> {
+    pub fn step(&mut self, input: Input, now: Now) -> Vec<Command> {
         let mut commands = Vec::new();
         match input {
             Input::Start => self.for_each_pool(now, &mut commands, PoolRun::start),
@@ -145,11 +144,11 @@ impl Machine {
 
     fn for_each_pool(
         &mut self,
-        now: Timestamp,
+        now: Now,
         commands: &mut Vec<Command>,
         mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
     ) {
-        let mut context = Context { now, commands, timers: &mut self.timers };
+        let mut context = Context::new(now, commands, &mut self.timers);
         for pool in self.pools.values_mut() {
             self.limit.change(pool, &mut context, &mut act);
         }
@@ -158,30 +157,30 @@ impl Machine {
     pub(super) fn on_pool(
         &mut self,
         name: &PoolName,
-        now: Timestamp,
+        now: Now,
         commands: &mut Vec<Command>,
         act: impl FnOnce(&mut PoolRun, &mut Context<'_>),
     ) {
         let Some(pool) = self.pools.get_mut(name) else { return };
-        self.limit.change(pool, &mut Context { now, commands, timers: &mut self.timers }, act);
+        self.limit.change(pool, &mut Context::new(now, commands, &mut self.timers), act);
     }
 
     fn on_node(
         &mut self,
         node: &NodeName,
-        now: Timestamp,
+        now: Now,
         commands: &mut Vec<Command>,
         act: impl FnOnce(&mut PoolRun, usize, &mut Context<'_>),
     ) {
         // Ignores nodes of no pool and nodes that joined after the plan was made.
         let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
         let Some(index) = pool.index_of(node) else { return };
-        let mut context = Context { now, commands, timers: &mut self.timers };
+        let mut context = Context::new(now, commands, &mut self.timers);
         self.limit.change(pool, &mut context, |pool, context| act(pool, index, context));
     }
 
-    fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        while let Some((name, node)) = self.timers.due(now) {
+    fn tick(&mut self, now: Now, commands: &mut Vec<Command>) {
+        while let Some((name, node)) = self.timers.due(now.instant) {
             self.on_pool(&name, now, commands, |pool, context| pool.timer_fired(node, context));
         }
     }
@@ -191,9 +190,9 @@ impl Machine {
         self.pool_of.keys()
     }
 
-    /// Time at which [`Input::Tick`] is needed next.
+    /// Moment at which [`Input::Tick`] is needed next.
     #[must_use]
-    pub fn next_tick(&self) -> Option<Timestamp> {
+    pub fn next_tick(&self) -> Option<Instant> {
         self.timers.next()
     }
 

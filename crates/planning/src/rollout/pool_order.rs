@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
 use super::machine::Machine;
 use super::pool::{PoolRun, Turn};
 use super::signals::{Command, Context};
-use crate::instant::later;
+use crate::instant::{Instant, Now};
 use nodecfg_contract::names::PoolName;
 
 /// What happens next to a pool that waits for others.
@@ -21,9 +19,9 @@ enum Next {
 /// What a pool means for those that wait for it.
 enum Wait {
     /// They wait, at most until this time if it is known.
-    Running { ends: Option<Timestamp> },
+    Running { ends: Option<Instant> },
     /// They wait for the end of its soak.
-    Soaking { until: Timestamp },
+    Soaking { until: Instant },
     /// They wait in vain.
     Ended,
 }
@@ -32,13 +30,13 @@ enum Wait {
 #[derive(Debug, Default)]
 pub(super) struct EarlierPools {
     /// Times since which they have converged.
-    converged_since: BTreeMap<PoolName, Timestamp>,
+    converged_since: BTreeMap<PoolName, Instant>,
     /// Times since which they have a node that converged and is not Ready any more.
-    lost_since: BTreeMap<PoolName, Timestamp>,
+    lost_since: BTreeMap<PoolName, Instant>,
 }
 
 impl EarlierPools {
-    fn wait(&mut self, name: &PoolName, pool: &PoolRun, now: Timestamp) -> Wait {
+    fn wait(&mut self, name: &PoolName, pool: &PoolRun, now: Instant) -> Wait {
         match pool.turn() {
             Turn::Ended => Wait::Ended,
             Turn::Running => Wait::Running { ends: None },
@@ -46,13 +44,13 @@ impl EarlierPools {
                 // The soak time begins again once the node is back.
                 self.converged_since.remove(name);
                 let since = *self.lost_since.entry(name.clone()).or_insert(now);
-                let ends = later(since, pool.time_limit());
+                let ends = since.after(pool.time_limit());
                 if ends <= now { Wait::Ended } else { Wait::Running { ends: Some(ends) } }
             }
             Turn::Converged => {
                 self.lost_since.remove(name);
                 let since = *self.converged_since.entry(name.clone()).or_insert(now);
-                Wait::Soaking { until: later(since, pool.soak_for_others()) }
+                Wait::Soaking { until: since.after(pool.soak_for_others()) }
             }
         }
     }
@@ -110,8 +108,8 @@ impl FleetLimit {
 
 impl Machine {
     /// Starts or holds the pools whose predecessors have ended.
-    pub(super) fn advance_order(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        while let Some((name, next)) = self.next_turn(now) {
+    pub(super) fn advance_order(&mut self, now: Now, commands: &mut Vec<Command>) {
+        while let Some((name, next)) = self.next_turn(now.instant) {
             self.on_pool(&name, now, commands, |pool, context| match next {
                 Next::Begin => pool.begin_turn(context),
                 Next::Hold(first) => pool.hold_after(&first, context),
@@ -119,7 +117,7 @@ impl Machine {
         }
     }
 
-    fn next_turn(&mut self, now: Timestamp) -> Option<(PoolName, Next)> {
+    fn next_turn(&mut self, now: Instant) -> Option<(PoolName, Next)> {
         for (name, pool) in self.pools.iter().filter(|(_, pool)| !pool.waits_for().is_empty()) {
             // `None`: an earlier pool has not converged.
             let mut begins = Some(now);
@@ -146,11 +144,11 @@ impl Machine {
     }
 
     /// Lets the pools start nodes for which another pool has made room, in the order of their names.
-    pub(super) fn use_room(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(super) fn use_room(&mut self, now: Now, commands: &mut Vec<Command>) {
         if self.limit.limit.is_none() || !std::mem::take(&mut self.limit.is_news) {
             return;
         }
-        let mut context = Context { now, commands, timers: &mut self.timers };
+        let mut context = Context::new(now, commands, &mut self.timers);
         for pool in self.pools.values_mut() {
             self.limit.share(pool);
             if pool.awaits_room() {

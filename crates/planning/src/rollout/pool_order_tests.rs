@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,6 +12,7 @@ use crate::desired::{MaxUnavailable, Pool, RolloutPolicy};
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use crate::hold::{Hold, HoldReason};
+use crate::instant::{Instant, Now};
 use crate::plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
     with_config_map,
@@ -28,7 +28,7 @@ struct Scenario {
     plan: Plan,
     machine: Machine,
     nodes: BTreeMap<String, Node>,
-    now: Timestamp,
+    now: Now,
 }
 
 fn after(first: &[&str], policy: RolloutPolicy) -> RolloutPolicy {
@@ -63,7 +63,7 @@ impl Scenario {
         let plan: Plan = make(&desired, &cluster, &crate::plan::fixtures::options()).unwrap();
         let nodes = cluster.nodes.values().map(|node| (node.name.to_string(), node.clone())).collect();
         let machine = Machine::new(&plan, Mode::ASSIGN);
-        Self { plan, machine, nodes, now: Timestamp::UNIX_EPOCH }
+        Self { plan, machine, nodes, now: Now::START }
     }
 
     /// Sends an input and returns the nodes that the machine assigns. Counts again what uses the limit of all pools.
@@ -98,7 +98,7 @@ impl Scenario {
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.now = self.now.after(seconds);
         self.send(Input::Tick)
     }
 
@@ -383,7 +383,7 @@ fn pool_rolls_back_once_another_pool_has_made_room() {
         let series = vec![Series { labels: BTreeMap::new(), value: "5".to_owned() }; firing];
         let answer = Answer::Prometheus { firing: Ok(series), present: Ok(1) };
         let question = Question::Prometheus(query());
-        Input::Gate(Box::new(Asked { question, answer, at: Timestamp::UNIX_EPOCH }))
+        Input::Gate(Box::new(Asked { question, answer, at: Instant::START }))
     };
     assert_eq!(scenario.send(Input::Start), ["b1"]);
     assert_eq!(scenario.send(answer(0)), [""; 0]);

@@ -1,6 +1,6 @@
 //! Progress events of a rollout, each with the state of its pool. Reports format these values.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::StopReason;
@@ -19,23 +19,6 @@ pub struct Event {
     pub progress: Progress,
     /// State of the pool; `None` for an event of no pool.
     pub pool: Option<PoolState>,
-}
-
-impl Event {
-    /// Moves the ends of soak times onto another clock, which shows this much more than the clock of the rollout.
-    pub fn move_soak_ends(&mut self, ahead: SignedDuration) {
-        let of_progress = match &mut self.progress {
-            Progress::Soaking { until, .. } | Progress::DomainSoaking { until, .. } => Some(until),
-            _ => None,
-        };
-        let of_gate = self.pool.as_mut().and_then(|pool| match &mut pool.gate {
-            StartGate::Soaking { until } | StartGate::SoakingDomain { until } => Some(until),
-            StartGate::Canaries | StartGate::Open => None,
-        });
-        for until in of_progress.into_iter().chain(of_gate) {
-            *until = until.checked_add(ahead).unwrap_or(*until);
-        }
-    }
 }
 
 /// State of a pool during its rollout.
@@ -89,29 +72,40 @@ impl NodeCounts {
     }
 }
 
-/// Condition that blocks the start of further nodes of a pool, apart from its budget.
+/// Condition that blocks the start of further nodes of a pool, apart from its budget. `T` is the clock of the ends of
+/// soaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartGate {
+pub enum StartGate<T = Timestamp> {
     /// The gate waits for canaries to converge.
     Canaries,
     /// The canaries converged and are watched for the soak time.
     Soaking {
         /// End of the soak time.
-        until: Timestamp,
+        until: T,
     },
     /// All nodes of a domain have ended, and are watched for the soak time before the next domain begins.
     SoakingDomain {
         /// End of the soak time.
-        until: Timestamp,
+        until: T,
     },
     /// The gate blocks no node.
     Open,
 }
 
-impl StartGate {
+impl<T> StartGate<T> {
+    /// The same gate by another clock.
+    pub(super) fn by<U>(self, time: impl FnOnce(T) -> U) -> StartGate<U> {
+        match self {
+            Self::Canaries => StartGate::Canaries,
+            Self::Soaking { until } => StartGate::Soaking { until: time(until) },
+            Self::SoakingDomain { until } => StartGate::SoakingDomain { until: time(until) },
+            Self::Open => StartGate::Open,
+        }
+    }
+
     /// End of the present soak time.
     #[must_use]
-    pub fn soaks_until(self) -> Option<Timestamp> {
+    pub fn soaks_until(self) -> Option<T> {
         match self {
             Self::Soaking { until } | Self::SoakingDomain { until } => Some(until),
             Self::Canaries | Self::Open => None,
@@ -425,31 +419,4 @@ impl Progress {
 
 impl Kind for Progress {
     const KIND: &'static str = "Progress";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn soak_ends_move_onto_another_clock() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let soaks = |until| {
-            let pool = || PoolName::new("gpu").unwrap();
-            let next = Domain { label: "zone".to_owned(), value: None };
-            [
-                (Progress::Soaking { pool: pool(), until }, StartGate::Soaking { until }),
-                (Progress::DomainSoaking { pool: pool(), until, next }, StartGate::SoakingDomain { until }),
-                (Progress::Soaked { pool: pool() }, StartGate::Open),
-            ]
-            .map(|(progress, gate)| {
-                let counts = NodeCounts::default();
-                let pool = PoolState { counts, gate, canaries: 0, last_failed: None, trials_end: Some(at(100)) };
-                Event { progress, pool: Some(pool) }
-            })
-        };
-        let mut events = soaks(at(100));
-        events.iter_mut().for_each(|event| event.move_soak_ends(SignedDuration::from_secs(7)));
-        assert_eq!(events, soaks(at(107)), "ends of trials are times of the nodes, and stay");
-    }
 }

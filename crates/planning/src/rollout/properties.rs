@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,6 +16,7 @@ use super::progress::{NodeCounts, Progress};
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::desired::{Desired, NodeOrder};
 use crate::drain::fixtures::pod;
+use crate::instant::Now;
 use crate::plan::fixtures::{
     ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
     pool_name, refusing, rendered, source, with_config_map,
@@ -49,6 +50,8 @@ enum SimEvent {
     Delete(usize),
     Vanish(usize),
     Wait(i64),
+    /// The time of day steps.
+    StepClock(i64),
     Interrupt,
     /// An operator aborts the rollout with a rollback.
     RollBackAll,
@@ -70,6 +73,7 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
         1 => (0..100_usize).prop_map(SimEvent::Delete),
         1 => (0..100_usize).prop_map(SimEvent::Vanish),
         3 => (1..120_i64).prop_map(SimEvent::Wait),
+        1 => (-7200..7200_i64).prop_map(SimEvent::StepClock),
         1 => Just(SimEvent::Interrupt),
         1 => Just(SimEvent::RollBackAll),
         1 => Just(SimEvent::Pause),
@@ -102,7 +106,7 @@ struct SimHarness {
     exclusions: Vec<(Timestamp, Timestamp)>,
     /// Counts of the latest event.
     counts: NodeCounts,
-    now: Timestamp,
+    now: Now,
     order: Option<DomainOracle>,
     /// Canaries of the plan, except those that were held: another node may have replaced them.
     canaries: Vec<NodeName>,
@@ -117,15 +121,19 @@ impl SimHarness {
     fn send(&mut self, input: Input) {
         let commands = self.machine.step(input, self.now);
         if let Some(mut order) = self.order.take() {
-            order.check(&commands, &self.machine.outcome(), self.now, |node| self.available(node, false));
+            order.check(&commands, &self.machine.outcome(), self.now.instant, |node| self.available(node, false));
             self.order = Some(order);
         }
         for command in commands {
             match &command {
                 Command::Assign(node, _) => {
-                    let ends = self.now.checked_add(SignedDuration::from_secs(self.timeout)).unwrap();
-                    let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
-                    assert!(!self.exclusions.iter().any(overlaps), "{node} starts at {} within an exclusion", self.now);
+                    let ends = self.now.after(self.timeout).time;
+                    let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now.time;
+                    assert!(
+                        !self.exclusions.iter().any(overlaps),
+                        "{node} starts at {} within an exclusion",
+                        self.now.time
+                    );
                     if self.touched.insert(node.clone(), true).is_none() {
                         self.assert_budget(node);
                     }
@@ -321,6 +329,7 @@ impl SimHarness {
                 }
             }
             SimEvent::Wait(seconds) => self.wait(seconds),
+            SimEvent::StepClock(seconds) => self.now = self.now.stepped(seconds),
             SimEvent::Interrupt => self.send(Input::Stop(super::StopReason::Interrupted)),
             SimEvent::RollBackAll => {
                 self.send(Input::RollBackAll(super::StopReason::Aborted { by: "ada".to_owned(), reason: None }));
@@ -334,9 +343,9 @@ impl SimHarness {
 
     /// Time passes, with a tick whenever the machine asks for one.
     fn wait(&mut self, seconds: i64) {
-        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        while self.now < end {
-            self.now = self.machine.next_tick().unwrap_or(end).clamp(self.now, end);
+        let end = self.now.after(seconds).instant;
+        while self.now.instant < end {
+            self.now = self.now.at(self.machine.next_tick().unwrap_or(end).clamp(self.now.instant, end));
             self.send(Input::Tick);
         }
     }
@@ -396,14 +405,14 @@ proptest! {
             timeout,
             exclusions,
             counts: NodeCounts::default(),
-            now: Timestamp::UNIX_EPOCH,
+            now: Now::START,
             canaries: in_waves(&plan, |kind| matches!(kind, WaveKind::Canary { .. })),
             unavailable: in_waves(&plan, |kind| kind == WaveKind::Unavailable),
             has_canaries,
             pointed: false,
             order: order_soak.map(|soak| {
                 let domain = |node: &Node| (node.name.clone(), Domain::of(ZONE, &node.labels));
-                DomainOracle::new(cluster.nodes.values().map(domain).collect(), soak.into(), has_canaries)
+                DomainOracle::new(cluster.nodes.values().map(domain).collect(), Duration::from_secs(soak.into()), has_canaries)
             }),
         };
         sim.send(Input::Start);

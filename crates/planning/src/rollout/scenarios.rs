@@ -9,6 +9,7 @@ use super::progress::{PoolState, Progress};
 use super::{End, StopReason};
 use crate::convergence::{ConvergenceFailure, Waiting};
 use crate::desired::{Desired, RolloutPolicy};
+use crate::instant::Now;
 use crate::plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
@@ -19,6 +20,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed, Readiness};
 
 mod canaries;
+mod clock_steps;
 mod conflicts;
 mod counts;
 mod domains;
@@ -40,7 +42,7 @@ struct Scenario {
     desired: Desired,
     cluster: Observed,
     machine: Machine,
-    now: Timestamp,
+    now: Now,
     progress: Vec<Progress>,
     /// State of the pool in the latest event.
     state: Option<PoolState>,
@@ -66,7 +68,7 @@ impl Scenario {
             machine: Machine::new(&plan, mode),
             desired,
             cluster,
-            now: Timestamp::UNIX_EPOCH,
+            now: Now::START,
             progress: Vec::new(),
             state: None,
             rolled_back: Vec::new(),
@@ -132,8 +134,13 @@ impl Scenario {
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.now = self.now.after(seconds);
         self.send(Input::Tick)
+    }
+
+    /// The time of day steps, while no time passes.
+    fn step_clock(&mut self, seconds: i64) {
+        self.now = self.now.stepped(seconds);
     }
 
     fn end(&self, name: &str) -> End {

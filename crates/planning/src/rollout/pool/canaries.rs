@@ -2,7 +2,6 @@
 
 use super::PoolRun;
 use super::node_state::{Group, NodeState, Phase};
-use crate::instant::later;
 use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::Context;
 
@@ -78,9 +77,10 @@ impl PoolRun {
             self.open_gate(context);
             return;
         }
-        let until = later(context.now, self.soak);
+        let until = context.now.after(self.soak);
         self.gate = StartGate::Soaking { until };
         context.timers.wake(until, &self.name, None);
+        let until = context.time_at(until);
         self.report(Progress::Soaking { pool: self.name.clone(), until }, context);
     }
 

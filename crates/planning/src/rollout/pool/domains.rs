@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use super::node_state::{NodeState, Phase};
 use crate::convergence::Waiting;
-use crate::instant::later;
+use crate::instant::Instant;
 use crate::plan::{Domain, PoolPlan, WaveKind};
 use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::{Context, Mode};
@@ -27,7 +25,7 @@ pub(super) struct Domains {
     /// Whether the first domain of this run follows another one, of an earlier run or of canaries.
     continues: bool,
     /// Time since which all nodes that started have ended.
-    ended: Option<Timestamp>,
+    ended: Option<Instant>,
 }
 
 impl Domains {
@@ -104,13 +102,14 @@ impl PoolRun {
         if !is_open {
             return;
         }
-        let until = later(ended, self.domains.soak);
+        let until = ended.after(self.domains.soak);
         if until <= context.now {
             return self.begin_domain(context);
         }
         if let Some(next) = self.next_domain() {
             self.gate = StartGate::SoakingDomain { until };
             context.timers.wake(until, &self.name, None);
+            let until = context.time_at(until);
             self.report(Progress::DomainSoaking { pool: self.name.clone(), until, next }, context);
         }
     }

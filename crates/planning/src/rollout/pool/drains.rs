@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use super::node_state::{BeforeRollback, Mark, NodeState, Phase, Purpose};
 use super::proof::PodCheck;
@@ -16,7 +14,7 @@ use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use crate::drain::evictions::{self, Evictions, PodChange};
 use crate::drain::pods::Stay;
 use crate::drain::{DrainFailure, OnTimeout};
-use crate::instant::{elapsed, later};
+use crate::instant::Instant;
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::Assignment;
@@ -35,7 +33,7 @@ impl PoolRun {
             pool: self.name.clone(),
             to: assignment.to.clone(),
             from: assignment.from.clone(),
-            since: context.now,
+            since: context.time,
             added: BTreeSet::new(),
         };
         // An earlier run has marked the node.
@@ -59,7 +57,7 @@ impl PoolRun {
             node.drain_record.get_or_insert_default();
         });
         self.marked.insert(number);
-        context.timers.wake(later(context.now, self.drain_timeout), &self.name, Some(number));
+        context.timers.wake(context.now.after(self.drain_timeout), &self.name, Some(number));
         self.set_waiting(number, waiting, context);
     }
 
@@ -147,7 +145,7 @@ impl PoolRun {
         }
         match result {
             Ok(volumes) => {
-                let again = later(context.now, VOLUME_RETRY);
+                let again = context.now.after(VOLUME_RETRY);
                 self.nodes.update(number, |node| node.drained.volumes = VolumeCount::Known { volumes, again });
                 self.advance_drain(number, context);
             }
@@ -222,7 +220,7 @@ impl PoolRun {
             }
         };
         context.commands.push(command);
-        let took = elapsed(since, context.now);
+        let took = context.now.since(since);
         self.nodes.update(number, |node| {
             node.record_drain(|record| record.end(took));
             (node.phase, node.seen_rolled_back) = (phase, false);
@@ -245,18 +243,18 @@ impl PoolRun {
 
     /// Ends the part of a node that was not drained since this time. A node that was to be rolled back stays on its
     /// target: its rollback failed, and not the node.
-    fn not_drained(&mut self, number: usize, failure: DrainFailure, since: Timestamp, context: &mut Context<'_>) {
+    fn not_drained(&mut self, number: usize, failure: DrainFailure, since: Instant, context: &mut Context<'_>) {
         let phase = self.nodes.get(number).map(|node| node.phase.clone());
         let Some(Phase::Draining { purpose: Purpose::RollBack(before), .. }) = phase else {
             let failure = ConvergenceFailure::Drain { failure };
-            return self.fail(number, failure, elapsed(since, context.now), context);
+            return self.fail(number, failure, context.now.since(since), context);
         };
         let BeforeRollback { phase, waiting } = *before;
         // The drain may have evicted the pods that were to be proven.
         self.nodes.update(number, |node| (node.waiting, node.pods) = (waiting, PodCheck::default()));
         match phase {
             Phase::Settling { since, converged, well: true, .. } => {
-                self.converged(number, elapsed(since, converged), context);
+                self.converged(number, converged.since(since), context);
             }
             // The time limit may have passed during the drain.
             Phase::Settling { .. } | Phase::Watching { .. } => self.watch(number, context),
@@ -273,7 +271,7 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         context.commands.push(Command::UnwatchPods(node.name.clone()));
         let Phase::Draining { since, .. } = node.phase else { return };
-        let took = elapsed(since, context.now);
+        let took = context.now.since(since);
         self.nodes.update(number, |node| {
             node.record_drain(|record| record.end(took));
             node.drained = Drained::default();
@@ -328,7 +326,7 @@ impl PoolRun {
 
     /// Starts the time that a converged node must stay Ready before its release, and deletes the DaemonSet pods whose
     /// exclusive CPUs the new configuration does not know.
-    pub(super) fn begin_settling(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+    pub(super) fn begin_settling(&mut self, number: usize, seen: &Node, since: Instant, context: &mut Context<'_>) {
         self.begin_trial(number, seen, context);
         let Some(node) = self.nodes.get(number) else { return };
         let name = node.name.clone();
@@ -338,7 +336,7 @@ impl PoolRun {
         self.nodes.update(number, |node| {
             node.phase = Phase::Settling { since, converged: now, well: false, changed: now };
         });
-        context.timers.wake(later(now, self.timeout), &self.name, Some(number));
+        context.timers.wake(now.after(self.timeout), &self.name, Some(number));
         self.evaluate_settling(number, seen, context);
     }
 
@@ -358,7 +356,7 @@ impl PoolRun {
             }
             Err(error) => {
                 let failure = ConvergenceFailure::Drain { failure: DrainFailure::PodKept { error } };
-                self.fail(number, failure, elapsed(since, context.now), context);
+                self.fail(number, failure, context.now.since(since), context);
             }
         }
     }
@@ -370,13 +368,13 @@ impl PoolRun {
         let (well, waiting) = match evaluate(&self.target, seen, node.expected()) {
             Convergence::Converged => (true, self.settling_reason(number)),
             Convergence::Waiting(waiting) => (false, waiting),
-            Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
+            Convergence::Failed(failure) => return self.fail(number, failure, context.now.since(since), context),
         };
         if well != was_well {
             let changed = context.now;
             self.nodes.update(number, |node| node.phase = Phase::Settling { since, converged, well, changed });
             let limit = if well { self.settle } else { self.timeout };
-            context.timers.wake(later(changed, limit), &self.name, Some(number));
+            context.timers.wake(changed.after(limit), &self.name, Some(number));
         }
         self.refresh_trial(number, seen, context);
         self.set_waiting_once(number, waiting, context);
@@ -389,10 +387,10 @@ impl PoolRun {
         let Phase::Settling { well: true, changed, since, converged } = node.phase else { return };
         if !node.is_marked() {
             if self.is_proven(number, context) {
-                self.converged(number, elapsed(since, converged), context);
+                self.converged(number, converged.since(since), context);
             }
         } else if node.drained.cpu_owners.is_empty()
-            && elapsed(changed, context.now) >= self.settle
+            && context.now.since(changed) >= self.settle
             && self.is_proven(number, context)
         {
             self.release(number, context);
@@ -432,7 +430,7 @@ impl PoolRun {
             self.report_node(number, context, |pool, node| Progress::NotReleased { pool, node, error });
         }
         if let Phase::Settling { since, converged, .. } = phase {
-            self.converged(number, elapsed(since, converged), context);
+            self.converged(number, converged.since(since), context);
         }
         self.advance_canaries(context);
         self.start_more(context);
@@ -442,7 +440,7 @@ impl PoolRun {
     pub(super) fn drain_timer(&mut self, number: usize, context: &mut Context<'_>) -> bool {
         let Some(node) = self.nodes.get(number) else { return false };
         match node.phase {
-            Phase::Draining { since, .. } if elapsed(since, context.now) >= self.drain_timeout => {
+            Phase::Draining { since, .. } if context.now.since(since) >= self.drain_timeout => {
                 let volumes = match node.drained.volumes {
                     VolumeCount::Known { volumes, .. } => volumes,
                     VolumeCount::Unknown | VolumeCount::Sent => 0,
@@ -451,9 +449,9 @@ impl PoolRun {
                 self.drain_failed(number, failure, context);
             }
             Phase::Draining { .. } if self.is_evicting(number) => self.advance_drain(number, context),
-            Phase::Settling { since, well: false, changed, .. } if elapsed(changed, context.now) >= self.timeout => {
+            Phase::Settling { since, well: false, changed, .. } if context.now.since(changed) >= self.timeout => {
                 let failure = ConvergenceFailure::TimedOut { waiting: node.waiting.clone() };
-                self.fail(number, failure, elapsed(since, context.now), context);
+                self.fail(number, failure, context.now.since(since), context);
             }
             Phase::Settling { .. } => self.release_settled(number, context),
             Phase::Draining { .. } => {}
@@ -486,5 +484,5 @@ enum VolumeCount {
     /// The request is unanswered.
     Sent,
     /// The number, and the time from which it is counted again.
-    Known { volumes: usize, again: Timestamp },
+    Known { volumes: usize, again: Instant },
 }

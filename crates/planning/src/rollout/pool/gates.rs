@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use crate::gates::judge::{Asked, GateState, KnownSeries, judge};
 use crate::gates::{Gate, Moment};
 use crate::hold::{Hold, HoldReason};
-use crate::instant::{elapsed, later};
+use crate::instant::Instant;
 use crate::plan::{Action, PoolPlan, Why};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{Progress, StartGate};
@@ -31,13 +29,13 @@ pub(super) struct Gates {
     /// series that earlier nodes of the rollout caused.
     has_baseline: bool,
     /// Since when the pool waits for the first answers.
-    since: Option<Timestamp>,
+    since: Option<Instant>,
     /// Whether a node of the pool was started in this run.
     started: bool,
     /// Whether a node of any pool was started in this run. Series that begin to fire later may be its effect.
     run_started: bool,
     /// Latest time at which the pool wakes up for its gates.
-    wakes: Option<Timestamp>,
+    wakes: Option<Instant>,
 }
 
 /// One gate in one rollout.
@@ -47,11 +45,11 @@ struct GateRun {
     /// [`Gate::patience`] in real time.
     patience: Duration,
     /// State by the latest answer, and the time of its request.
-    answer: Option<(Timestamp, GateState)>,
+    answer: Option<(Instant, GateState)>,
     /// Series that fired before the first node.
     known: KnownSeries,
     /// Since when a gate that delays the pool does not pass.
-    closed: Option<Timestamp>,
+    closed: Option<Instant>,
 }
 
 impl GateRun {
@@ -60,10 +58,10 @@ impl GateRun {
     }
 
     /// Why the gate does not pass now, and whether it blocks.
-    fn closed_now(&self, now: Timestamp, stale: Duration) -> Option<(String, bool)> {
+    fn closed_now(&self, now: Instant, stale: Duration) -> Option<(String, bool)> {
         match &self.answer {
             None => Some(("unknown: no answer yet".to_owned(), false)),
-            Some((at, _)) if elapsed(*at, now) > stale => {
+            Some((at, _)) if now.since(*at) > stale => {
                 Some(("unknown: the latest answer is too old".to_owned(), false))
             }
             Some((_, state)) => state.why().map(|why| (why, matches!(state, GateState::Blocks { .. }))),
@@ -120,13 +118,13 @@ impl Gates {
     }
 
     /// The first gate of a step that does not pass.
-    fn closed_at(&self, moment: Moment, now: Timestamp) -> Option<(GateName, String)> {
+    fn closed_at(&self, moment: Moment, now: Instant) -> Option<(GateName, String)> {
         let mut guards = self.gates.iter().filter(|run| run.guards(moment));
         guards.find_map(|run| run.closed_now(now, self.stale).map(|(why, _)| (run.gate.name.clone(), why)))
     }
 
     /// Reports whether another node may start.
-    fn permit(&self, now: Timestamp) -> bool {
+    fn permit(&self, now: Instant) -> bool {
         let moment = if self.started { Moment::Node } else { Moment::Start };
         (self.started || self.all_answered()) && self.closed_at(moment, now).is_none()
     }
@@ -134,7 +132,7 @@ impl Gates {
 
 impl PoolRun {
     /// Reports whether the gates permit another node to start.
-    pub(super) fn gates_permit(&self, now: Timestamp) -> bool {
+    pub(super) fn gates_permit(&self, now: Instant) -> bool {
         self.gates.gates.is_empty() || self.gates.permit(now)
     }
 
@@ -168,7 +166,7 @@ impl PoolRun {
     pub(super) fn await_gates(&mut self, context: &mut Context<'_>) {
         if !self.gates.gates.is_empty() {
             self.gates.since = Some(context.now);
-            context.timers.wake(later(context.now, FIRST_ANSWER), &self.name, None);
+            context.timers.wake(context.now.after(FIRST_ANSWER), &self.name, None);
         }
     }
 
@@ -179,7 +177,7 @@ impl PoolRun {
             return;
         }
         if !self.gates.started {
-            let is_due = self.gates.all_answered() || elapsed(since, context.now) >= FIRST_ANSWER;
+            let is_due = self.gates.all_answered() || context.now.since(since) >= FIRST_ANSWER;
             let unanswered = self.gates.gates.iter().find(|run| run.answer.is_none());
             let unanswered = unanswered.map(|run| (run.gate.name.clone(), "unknown: no answer yet".to_owned()));
             let closed = self.gates.closed_at(Moment::Start, context.now);
@@ -219,7 +217,7 @@ impl PoolRun {
         let (now, stale) = (context.now, self.gates.stale);
         let soak_end = self.gate.soaks_until();
         let of_canaries = !self.gate.has_passed_canaries();
-        let (mut events, mut overdue, mut wakes) = (Vec::new(), None, None::<Timestamp>);
+        let (mut events, mut overdue, mut wakes) = (Vec::new(), None, None::<Instant>);
         for run in &mut self.gates.gates {
             let of_soak = soak_end.filter(|_| run.guards(Moment::Soak));
             let delays = of_soak.is_some() || (soak_end.is_none() && run.guards(Moment::Node));
@@ -229,14 +227,14 @@ impl PoolRun {
                 }
                 // An answer of exactly that age still counts.
                 let too_old = stale + Duration::from_millis(1);
-                wakes = run.answer.as_ref().map(|(at, _)| later(*at, too_old)).into_iter().chain(wakes).min();
+                wakes = run.answer.as_ref().map(|(at, _)| at.after(too_old)).into_iter().chain(wakes).min();
                 continue;
             };
             if run.closed.is_none() {
                 events.push((run.gate.name.clone(), Some(why.clone())));
             }
             let closed = *run.closed.get_or_insert(now);
-            let patience_ends = later(of_soak.map_or(closed, |until| until.max(closed)), run.patience);
+            let patience_ends = of_soak.map_or(closed, |until| until.max(closed)).after(run.patience);
             wakes = Some(wakes.map_or(patience_ends, |wakes| wakes.min(patience_ends)));
             if overdue.is_none() && ((of_soak.is_some() && blocks) || now >= patience_ends) {
                 let canaries = of_soak.is_some() && of_canaries;
@@ -258,7 +256,7 @@ impl PoolRun {
     }
 
     /// Wakes the pool up when an answer becomes too old, or the patience of a gate ends.
-    fn wake_for_gates(&mut self, at: Option<Timestamp>, context: &mut Context<'_>) {
+    fn wake_for_gates(&mut self, at: Option<Instant>, context: &mut Context<'_>) {
         let Some(at) = at.filter(|at| *at > context.now) else { return };
         let is_planned = self.gates.wakes.is_some_and(|planned| planned > context.now && planned <= at);
         if !is_planned {

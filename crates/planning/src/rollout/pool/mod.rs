@@ -20,7 +20,7 @@ use super::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::convergence::{ConvergenceFailure, Target};
 use crate::drain::DrainPolicy;
 use crate::hold::Hold;
-use crate::instant::{elapsed, later};
+use crate::instant::Instant;
 use crate::plan::{PoolPlan, WaveKind};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
@@ -85,7 +85,7 @@ pub(super) struct PoolRun {
     /// Nodes whose rollback needs budget: it drains them, or they have converged.
     rollback_drains: VecDeque<usize>,
     /// Time since which the budget delays these rollbacks.
-    rollback_stalled_since: Option<Timestamp>,
+    rollback_stalled_since: Option<Instant>,
     /// Nodes whose mark was requested and not released.
     marked: BTreeSet<usize>,
     canaries: VecDeque<usize>,
@@ -94,7 +94,7 @@ pub(super) struct PoolRun {
     /// Nodes that need budget, of the domains that have begun.
     rest: VecDeque<usize>,
     domains: Domains,
-    gate: StartGate,
+    gate: StartGate<Instant>,
     failures: u32,
     last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
@@ -110,7 +110,7 @@ pub(super) struct PoolRun {
     /// Whether converged nodes of this run are rolled back, too.
     is_returning: bool,
     /// Time since which nodes are pending although no node is in transition or soaks.
-    stalled_since: Option<Timestamp>,
+    stalled_since: Option<Instant>,
     /// Wait for the trials of the nodes.
     trials: TrialWait,
     /// Creation times of the watched nodes that never had a configuration, with `--new-nodes-within`.
@@ -207,7 +207,7 @@ impl PoolRun {
     fn report(&self, progress: Progress, context: &mut Context<'_>) {
         let pool = PoolState {
             counts: self.nodes.counts(self.steps),
-            gate: self.gate,
+            gate: self.gate.by(|until| context.time_at(until)),
             canaries: if self.gate == StartGate::Canaries { self.canaries_left() } else { 0 },
             last_failed: self.last_failed.clone(),
             trials_end: self.trials.end.filter(|_| self.trials.announced),
@@ -289,7 +289,7 @@ impl PoolRun {
                 self.stalled_since = None;
                 return;
             }
-            let Some(number) = self.next(context.now) else { break };
+            let Some(number) = self.next(context.time) else { break };
             self.start_node(number, context);
         }
         self.hold_late_nodes(context);
@@ -316,7 +316,7 @@ impl PoolRun {
 
     fn watch(&mut self, number: usize, context: &mut Context<'_>) {
         self.nodes.set(number, Phase::Watching { since: context.now });
-        context.timers.wake(later(context.now, self.timeout), &self.name, Some(number));
+        context.timers.wake(context.now.after(self.timeout), &self.name, Some(number));
     }
 
     /// Detects a pool whose pending nodes only wait for unavailable nodes to recover. Stops the pool at once if
@@ -333,7 +333,7 @@ impl PoolRun {
             }
             (true, None) => {
                 self.stalled_since = Some(context.now);
-                context.timers.wake(later(context.now, self.timeout), &self.name, None);
+                context.timers.wake(context.now.after(self.timeout), &self.name, None);
             }
         }
     }
@@ -364,7 +364,7 @@ impl PoolRun {
                 }
                 let Some(node) = self.nodes.get(number) else { return };
                 let Phase::Watching { since } = node.phase else { return };
-                let waited = elapsed(since, context.now);
+                let waited = context.now.since(since);
                 if waited >= self.timeout {
                     let failure = ConvergenceFailure::TimedOut { waiting: node.waiting.clone() };
                     self.fail(number, failure, waited, context);
@@ -380,7 +380,7 @@ impl PoolRun {
                 }
                 self.advance_gates(context);
                 if let Some(since) = self.stalled_since
-                    && elapsed(since, context.now) >= self.timeout
+                    && context.now.since(since) >= self.timeout
                 {
                     let reason = self.budget_exhausted();
                     self.stop(&reason, context);

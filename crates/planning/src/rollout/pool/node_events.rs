@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use super::node_state::{Group, Mark, NodeState, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
-use crate::instant::elapsed;
+use crate::instant::Instant;
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{Progress, StartGate};
@@ -184,7 +182,7 @@ impl PoolRun {
                 self.hold(number, why, context);
             }
             Phase::Watching { .. } | Phase::LeftAlone(Why::NoDynamicConfig | Why::Outlived)
-                if let Some(joined) = self.joined_recently(number, seen, context.now) =>
+                if let Some(joined) = self.joined_recently(number, seen, context.time) =>
             {
                 self.hold(number, Why::New { joined }, context);
             }
@@ -266,13 +264,13 @@ impl PoolRun {
         self.replace_canary(number);
     }
 
-    pub(super) fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+    pub(super) fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Instant, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         // For example, the node is being rolled back.
         if !matches!(node.phase, Phase::Watching { .. }) {
             return;
         }
-        let waited = elapsed(since, context.now);
+        let waited = context.now.since(since);
         let is_drained = node.is_marked() && self.mode.assign;
         let settles = is_drained || node.must_prove();
         let expected = node.expected();
@@ -356,7 +354,7 @@ impl PoolRun {
         waited: Duration,
         context: &mut Context<'_>,
     ) {
-        let failure = self.failure_of_new_node(number, failure, context.now);
+        let failure = self.failure_of_new_node(number, failure, context.time);
         let Some(node) = self.nodes.get(number) else { return };
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());

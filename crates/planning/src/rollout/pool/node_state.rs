@@ -1,9 +1,8 @@
 //! One node of a pool during its rollout: its phase, and what is known of it.
 
-use jiff::Timestamp;
-
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::drain::DrainRecord;
+use crate::instant::Instant;
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::pool::drains::Drained;
@@ -23,14 +22,14 @@ pub(super) enum Phase {
     /// Its pods are listed before its assignment.
     Listing,
     /// Its pods are evicted since its mark was requested.
-    Draining { since: Timestamp, purpose: Purpose },
+    Draining { since: Instant, purpose: Purpose },
     /// Its patch is unanswered.
     Assigning,
     /// The node points at its target and is watched.
-    Watching { since: Timestamp },
+    Watching { since: Instant },
     /// The node converged, and was drained or has pods to check. Since `changed` it has been well, or not. `since` is
     /// the time of the assignment.
-    Settling { since: Timestamp, converged: Timestamp, well: bool, changed: Timestamp },
+    Settling { since: Instant, converged: Instant, well: bool, changed: Instant },
     /// The node converged.
     Converged { seconds: f64 },
     /// The node failed.
@@ -42,10 +41,10 @@ pub(super) enum Phase {
     /// The node left the cluster.
     Gone,
     /// The patch that rolls the node back is unanswered. `since` is the time of the assignment.
-    RollbackSent { since: Timestamp },
+    RollbackSent { since: Instant },
     /// The node points at its previous source since `pointed` and is watched until it runs that source. `since` is
     /// the time of the assignment.
-    RollingBack { since: Timestamp, pointed: Timestamp },
+    RollingBack { since: Instant, pointed: Instant },
     /// The node runs its previous source again.
     RolledBack { seconds: f64 },
 }
@@ -53,7 +52,7 @@ pub(super) enum Phase {
 impl Phase {
     /// Phase after the request of a rollback, which began at `now`. `None` if the node has nothing to roll back, or the
     /// rollback was requested.
-    pub(super) fn rolled_back(&self, now: Timestamp) -> Option<Self> {
+    pub(super) fn rolled_back(&self, now: Instant) -> Option<Self> {
         match self.clone() {
             Self::Watching { since } | Self::Settling { since, .. } => Some(Self::RollbackSent { since }),
             Self::Converged { .. } => Some(Self::RollbackSent { since: now }),
@@ -102,7 +101,7 @@ pub(super) enum Rollback {
     Requested,
     /// The node points at its previous source and is watched until it runs that source.
     Assigned {
-        since: Timestamp,
+        since: Instant,
     },
     /// The node runs its previous source again.
     Done,
@@ -179,7 +178,7 @@ pub(super) struct NodeState {
     /// Trial of the node since it converged, if it has not passed.
     pub(super) trial: Option<Trial>,
     /// Time at which a trial that has not ended counts as failed, if the rollout waits for it.
-    pub(super) trial_limit: Option<Timestamp>,
+    pub(super) trial_limit: Option<Instant>,
 }
 
 impl NodeState {

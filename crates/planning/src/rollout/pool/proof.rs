@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use super::node_state::{Group, NodeState, Phase};
 use crate::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
 use crate::convergence::{ConvergenceFailure, WaitContext, Waiting};
-use crate::instant::{elapsed, later};
+use crate::instant::Instant;
 use crate::rollout::signals::{Command, Context};
 use crate::rollout::{BeforeAfter, Recovery};
 use nodecfg_contract::Assignment;
@@ -161,7 +159,7 @@ impl PoolRun {
                 let Some(assignment) = node.assignment.clone() else { return };
                 let check = pods.map(|pods| PodCheck::after(PodsBefore::of(&pods))).unwrap_or_default();
                 self.nodes.update(number, |node| node.pods = check);
-                if !self.is_open_for(number, context.now) {
+                if !self.is_open_for(number, context.time) {
                     // A window ended, and the node is set aside.
                     self.nodes.set(number, Phase::Pending);
                     self.start_more(context);
@@ -221,7 +219,7 @@ impl PoolRun {
                 return self.release_settled(number, context);
             }
         };
-        self.fail(number, failure, elapsed(since, context.now), context);
+        self.fail(number, failure, context.now.since(since), context);
     }
 
     /// Reports whether nothing is left to check of a node that settles and is well. Lists its pods when the time has come.
@@ -250,21 +248,21 @@ impl PoolRun {
     }
 
     /// Time of the first list after the convergence. A drained node is checked at the end of its settle time.
-    fn first_list(&self, node: &NodeState) -> Timestamp {
+    fn first_list(&self, node: &NodeState) -> Instant {
         match node.phase {
             Phase::Settling { converged, .. } if !node.is_marked() => {
-                later(converged, self.mode.real_duration(FIRST_REPORT)).min(self.last_list(node))
+                converged.after(self.mode.real_duration(FIRST_REPORT)).min(self.last_list(node))
             }
             _ => self.last_list(node),
         }
     }
 
     /// Time from which pods that are not Ready count as lost.
-    fn last_list(&self, node: &NodeState) -> Timestamp {
+    fn last_list(&self, node: &NodeState) -> Instant {
         match node.phase {
-            Phase::Settling { changed, .. } if node.is_marked() => later(changed, self.settle),
-            Phase::Settling { converged, .. } => later(converged, self.settle),
-            _ => Timestamp::MAX,
+            Phase::Settling { changed, .. } if node.is_marked() => changed.after(self.settle),
+            Phase::Settling { converged, .. } => converged.after(self.settle),
+            _ => Instant::NEVER,
         }
     }
 

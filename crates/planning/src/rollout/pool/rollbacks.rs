@@ -1,12 +1,10 @@
 //! Rollbacks of single nodes: their request, its answer, and the watch of a node until it runs its previous source.
 
-use jiff::Timestamp;
-
 use super::PoolRun;
 use super::node_state::{BeforeRollback, Group, NodeState, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
 use crate::drain::DrainFailure;
-use crate::instant::{elapsed, later};
+use crate::instant::Instant;
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::observed::Node;
@@ -73,7 +71,7 @@ impl PoolRun {
                     self.rollback_stalled_since = None;
                 } else if self.rollback_stalled_since.is_none() {
                     self.rollback_stalled_since = Some(context.now);
-                    context.timers.wake(later(context.now, self.timeout), &self.name, None);
+                    context.timers.wake(context.now.after(self.timeout), &self.name, None);
                 }
                 return;
             }
@@ -95,7 +93,7 @@ impl PoolRun {
 
     /// Leaves queued nodes on their target, because unavailable nodes use up the budget for too long.
     pub(super) fn abandon_stalled_rollbacks(&mut self, context: &mut Context<'_>) {
-        if self.rollback_stalled_since.is_none_or(|since| elapsed(since, context.now) < self.timeout) {
+        if self.rollback_stalled_since.is_none_or(|since| context.now.since(since) < self.timeout) {
             return;
         }
         self.rollback_stalled_since = None;
@@ -122,11 +120,11 @@ impl PoolRun {
             Phase::Failed { rollback, .. } => *rollback = Rollback::Assigned { since: now },
             _ => {}
         });
-        context.timers.wake(later(now, self.timeout), &self.name, Some(number));
+        context.timers.wake(now.after(self.timeout), &self.name, Some(number));
     }
 
     /// Time since which the node points at its previous source without running it.
-    pub(super) fn rollback_since(&self, number: usize) -> Option<Timestamp> {
+    pub(super) fn rollback_since(&self, number: usize) -> Option<Instant> {
         match self.nodes.get(number)?.phase {
             Phase::RollingBack { pointed, .. } => Some(pointed),
             Phase::Failed { rollback: Rollback::Assigned { since }, .. } => Some(since),
@@ -137,7 +135,7 @@ impl PoolRun {
     /// Returns what an overdue rollback still waits for; `None` if it is within the time limit.
     pub(super) fn overdue_rollback(&self, number: usize, context: &Context<'_>) -> Option<Waiting> {
         let since = self.rollback_since(number)?;
-        let node = self.nodes.get(number).filter(|_| elapsed(since, context.now) >= self.timeout)?;
+        let node = self.nodes.get(number).filter(|_| context.now.since(since) >= self.timeout)?;
         Some(node.waiting.clone())
     }
 
@@ -183,7 +181,7 @@ impl PoolRun {
         self.nodes.update(number, |node| match &mut node.phase {
             Phase::Failed { rollback, .. } => *rollback = Rollback::Failed,
             Phase::RollingBack { since, .. } => {
-                let seconds = elapsed(*since, now).as_secs_f64();
+                let seconds = now.since(*since).as_secs_f64();
                 node.phase = Phase::Failed { failure, seconds, rollback: Rollback::Failed };
             }
             _ => {}
@@ -197,7 +195,7 @@ impl PoolRun {
         self.nodes.update(number, |node| match &mut node.phase {
             Phase::Failed { rollback, .. } => *rollback = Rollback::Done,
             Phase::RollingBack { since, .. } => {
-                node.phase = Phase::RolledBack { seconds: elapsed(*since, now).as_secs_f64() };
+                node.phase = Phase::RolledBack { seconds: now.since(*since).as_secs_f64() };
             }
             _ => {}
         });
@@ -237,9 +235,9 @@ impl PoolRun {
     }
 
     /// Watches the node as before, after the API server refused its rollback.
-    pub(super) fn resume_watching(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
+    pub(super) fn resume_watching(&mut self, number: usize, since: Instant, context: &mut Context<'_>) {
         self.nodes.set(number, Phase::Watching { since });
-        context.timers.wake(later(since, self.timeout), &self.name, Some(number));
+        context.timers.wake(since.after(self.timeout), &self.name, Some(number));
         self.timer_fired(Some(number), context);
     }
 }

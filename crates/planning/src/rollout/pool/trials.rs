@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use crate::convergence::{self, ConvergenceFailure, KUBELET_TRIAL, Target, Trial, Waiting};
-use crate::instant::later;
+use crate::instant::{elapsed, later};
 use crate::plan::Why;
 use crate::rollout::StopReason;
 use crate::rollout::pool::node_state::Phase;
@@ -67,7 +67,7 @@ impl PoolRun {
     /// Records the trial of a node that converged just now, and returns it.
     pub(super) fn begin_trial(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) -> Option<Trial> {
         // A kubelet reports no end. It cannot have started the trial later than now.
-        let latest = seen.content.is_none().then(|| self.latest_end(context.now));
+        let latest = seen.content.is_none().then(|| self.latest_end(context.time));
         let trial = convergence::trial(&self.target, seen).map(|trial| trial.or_known(Some(Trial { ends_at: latest })));
         self.set_trial(number, trial, context);
         trial
@@ -101,10 +101,11 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         let mut limit = node.trial_limit;
         if let Some(trial) = trial.filter(|_| self.mode.wait_trial && limit.is_none()) {
-            let end = trial.ends_at.unwrap_or_else(|| self.latest_end(context.now)).max(context.now);
+            let end = trial.ends_at.unwrap_or_else(|| self.latest_end(context.time));
             // The first limit stays: a node may report a later end again and again.
-            limit = Some(later(end, self.timeout));
-            context.timers.wake(later(end, self.timeout), &self.name, Some(number));
+            let first = context.now.after(elapsed(context.time, end)).after(self.timeout);
+            limit = Some(first);
+            context.timers.wake(first, &self.name, Some(number));
         }
         self.trials.end = self.trials.end.max(trial.and_then(|trial| trial.ends_at));
         self.nodes.update(number, |node| {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{ASSIGN, Scenario, three};
@@ -10,6 +9,7 @@ use crate::desired::RolloutPolicy;
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
 use crate::hold::{Hold, HoldReason};
+use crate::instant::Now;
 use crate::plan::fixtures::{
     canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, rendered, with_config_map,
 };
@@ -46,7 +46,7 @@ pub(super) fn gated(budget: u32, at: &[Moment]) -> RolloutPolicy {
 impl Scenario {
     pub(super) fn gate(&mut self, answer: Answer) -> Vec<String> {
         let question = Question::Prometheus(query());
-        self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now })))
+        self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now.instant })))
     }
 
     /// Answers with one series for each of these jobs.
@@ -312,7 +312,7 @@ fn other_questions_are_ignored_and_objects_are_judged() {
     scenario.send(Input::Start);
     assert!(scenario.fires(&[]).is_empty(), "another question");
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let (question, at) = (Question::Object(object), scenario.now);
+    let (question, at) = (Question::Object(object), scenario.now.instant);
     let asked = Asked { question, answer: Answer::Object(Ok(ready)), at };
     assert_eq!(scenario.send(Input::Gate(Box::new(asked))), ["n1"]);
 }
@@ -399,10 +399,11 @@ fn pool_that_waits_for_another_asks_at_its_turn() {
     for passes in [true, false] {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let mut machine = Machine::new(&plan, GATED);
-        let mut at = Timestamp::UNIX_EPOCH;
-        let answer = |at: Timestamp, firing: Result<Vec<Series>, String>| {
+        let mut at = Now::START;
+        let answer = |at: Now, firing: Result<Vec<Series>, String>| {
             let question = Question::Prometheus(query());
-            Input::Gate(Box::new(Asked { question, answer: Answer::Prometheus { firing, present: Ok(1) }, at }))
+            let answer = Answer::Prometheus { firing, present: Ok(1) };
+            Input::Gate(Box::new(Asked { question, answer, at: at.instant }))
         };
         let started = |commands: Vec<Command>| -> Vec<String> {
             let name = |command| match command {
@@ -413,7 +414,7 @@ fn pool_that_waits_for_another_asks_at_its_turn() {
         };
         assert_eq!(started(machine.step(Input::Start, at)), ["a1"]);
         machine.step(answer(at, Err("no answer".to_owned())), at);
-        at = at.checked_add(SignedDuration::from_secs(100)).unwrap();
+        at = at.after(100);
         machine.step(Input::Tick, at);
         let held = |machine: &Machine| machine.outcome().pools[&pool_name("b")].held.is_some();
         assert!(!held(&machine), "it is not the turn of b");
@@ -434,12 +435,12 @@ fn baseline_ends_with_the_first_node_of_the_run() {
     let cluster = observed([node("a1", "a"), node("b1", "b")]);
     for (jobs, starts) in [(&["old"][..], true), (&["old", "new"], false)] {
         let plan = make(&desired, &cluster, &options()).unwrap();
-        let (mut machine, at) = (Machine::new(&plan, GATED), Timestamp::UNIX_EPOCH);
+        let (mut machine, at) = (Machine::new(&plan, GATED), Now::START);
         let answer = |jobs: &[&str]| {
             let series =
                 |job: &&str| Series { labels: [("job".to_owned(), (*job).to_owned())].into(), value: "5".to_owned() };
             let answer = Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) };
-            Input::Gate(Box::new(Asked { question: Question::Prometheus(query()), answer, at }))
+            Input::Gate(Box::new(Asked { question: Question::Prometheus(query()), answer, at: at.instant }))
         };
         machine.step(Input::Start, at);
         // The first answer may arrive after the first node of another pool has started.

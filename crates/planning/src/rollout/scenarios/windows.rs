@@ -6,6 +6,7 @@ use super::{ASSIGN, Scenario, down, three};
 use crate::desired::RolloutPolicy;
 use crate::drain::{DrainMode, DrainPolicy};
 use crate::hold::{Hold, HoldReason};
+use crate::instant::Now;
 use crate::plan::fixtures::{
     canary, exclusion, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered,
     with_config_map,
@@ -176,8 +177,8 @@ fn only_allowed_classes_start_outside_of_windows() {
         assert_eq!(held(&scenario).is_some(), !starts);
     }
     let saturday = Scenario::new(three(), policy(None), ASSIGN);
-    let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now, Duration::ZERO);
-    let mut scenario = Scenario { now: next.unwrap(), ..saturday };
+    let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now.time, Duration::ZERO);
+    let mut scenario = Scenario { now: Now { time: next.unwrap(), ..Now::START }, ..saturday };
     assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
 }
 
