@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use kubelet_config::document::{Document, Unread};
 use kubelet_config::verdict::{Refusal, Stage, assess};
-use kubelet_config::{Minor, fields};
+use kubelet_config::{Minor, fields, rules};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -54,8 +54,12 @@ struct OwnVerdict {
 }
 
 fn cases() -> Vec<Case> {
+    assert!(NOT_RECORDED.iter().all(|rule| rules::lookup(rule).is_some()), "{NOT_RECORDED:?}");
     let text = include_str!("data/oracle/cases.jsonl");
-    text.lines().map(|line| serde_json::from_str(line).expect("the cases are JSON lines")).collect()
+    let cases: Vec<Case> =
+        text.lines().map(|line| serde_json::from_str(line).expect("the cases are JSON lines")).collect();
+    assert!(cases.len() > 2_700, "{} cases", cases.len());
+    cases
 }
 
 impl Case {

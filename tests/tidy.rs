@@ -22,7 +22,19 @@ const LONG_FILES: &[(&str, &str)] = &[];
 const LAYERS: [(&str, &[&str]); 7] = [
     (
         "kubelet-config",
-        &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-contract", "nodecfg-planning", "tokio"],
+        &[
+            "clap",
+            "git2",
+            "kube",
+            "nodecfg-agent",
+            "nodecfg-clock",
+            "nodecfg-cluster",
+            "nodecfg-contract",
+            "nodecfg-install",
+            "nodecfg-planning",
+            "nodecfg-sandbox",
+            "tokio",
+        ],
     ),
     ("contract", &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
     ("install", &["clap", "git2", "kube", "nodecfg-agent", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
