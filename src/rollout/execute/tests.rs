@@ -95,6 +95,10 @@ fn first_error_is_kept() {
     runner.cut_short(ended.clone(), Some(ClusterError::Expired { operation: operation() }));
     assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
     runner.error = None;
+    let denied = ClusterError::Forbidden { operation: operation(), user: None };
+    runner.handle_response(Response::Reread(node_name("a1"), Box::new(Err(denied))));
+    assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
+    runner.error = None;
     runner.cut_short(ended, Some(ClusterError::Expired { operation: operation() }));
     assert!(matches!(runner.error, Some(ClusterError::Expired { .. })), "{:?}", runner.error);
 }
@@ -121,9 +125,9 @@ fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {
     assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
 }
 
-/// The run that took the lock drains and releases nodes, and moves pointers now.
+/// The run that took the lock drains, releases and rolls back nodes, and moves pointers now.
 #[test]
-fn lock_lost_by_a_request_of_a_drain_or_pointer_ends_the_run() {
+fn lock_lost_by_any_request_ends_the_run() {
     let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
     let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
     let plan = make(&desired, &observed, &options).expect("can be planned");
@@ -133,7 +137,11 @@ fn lock_lost_by_a_request_of_a_drain_or_pointer_ends_the_run() {
         reason: "another run took it".to_owned(),
     };
     let marked = Input::Marked(node_name("a1"), Err(lost().to_string()));
-    for response in [Response::Drain(vec![marked], Some(lost())), Response::Pointer(pool_name("a"), Err(lost()))] {
+    for response in [
+        Response::Drain(vec![marked], Some(lost())),
+        Response::Pointer(pool_name("a"), Err(lost())),
+        Response::RolledBack(node_name("a1"), Err(lost())),
+    ] {
         let rollout = rollout(&plan, &desired, &observed, &options);
         let mut ignore = |_: Timestamp, _: &Event| {};
         let mut runner = Runner::new(rollout, &mut ignore);
