@@ -83,7 +83,7 @@ impl Now {
 
     /// The present this many seconds later.
     pub(crate) fn after(self, seconds: i64) -> Self {
-        self.at(self.instant.after(Duration::from_secs(seconds.try_into().unwrap())))
+        self.at(self.instant.after(Duration::from_secs(seconds.unsigned_abs())))
     }
 
     /// The present after the time of day stepped by this many seconds.
