@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kubelet_config::minor::{NEWEST_RELEASED, OLDEST};
 use walkdir::WalkDir;
 
 /// Maximum number of lines of a source file. A longer file probably has two topics.
@@ -957,6 +958,12 @@ fn versions_agree() {
                     stale.push(format!("{file}: {pin}, and Cargo.toml has {version}"));
                 }
             }
+        }
+    }
+    let kubelets = format!("{OLDEST} to {NEWEST_RELEASED}");
+    for file in ["README.md", "docs/reference/agents.md"] {
+        if !read(file).contains(&kubelets) {
+            stale.push(format!("{file}: validation covers kubelets {kubelets}"));
         }
     }
     none("versions", &stale);

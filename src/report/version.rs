@@ -55,6 +55,11 @@ impl Version {
     pub fn text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "nodecfg:   {}", self.version)?;
         writeln!(out, "commit:    {}", self.commit.unwrap_or("unknown"))?;
-        writeln!(out, "kubelets:  {} to {}", self.kubelets.oldest, self.kubelets.newest)
+        let KubeletVersions { oldest, newest, newest_released } = &self.kubelets;
+        write!(out, "kubelets:  {oldest} to {newest_released}")?;
+        if newest != newest_released {
+            write!(out, ", and {newest} before its release")?;
+        }
+        writeln!(out)
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use assert_cmd::cargo::CommandCargoExt as _;
+use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 
 use crate::cluster::Cluster;
 use crate::program::{Run, run, run_with};
@@ -130,7 +131,9 @@ fn version_names_kubelets() {
     assert!(text.exit == 0 && text.out.starts_with(&format!("nodecfg:   {number}\ncommit:    ")), "{}", text.shown());
     let json: serde_json::Value = serde_json::from_str(&run(folder.path(), "version -o json").out).unwrap();
     assert_eq!((&json["kind"], &json["version"]), (&"Version".into(), &number.into()));
-    assert_eq!((&json["kubelets"]["oldest"], &json["kubelets"]["newest"]), (&"1.16".into(), &"1.37".into()));
+    let [oldest, newest, released] = [OLDEST, NEWEST, NEWEST_RELEASED].map(|minor| minor.to_string());
+    assert!(text.out.contains(&format!("\nkubelets:  {oldest} to {released}")), "{}", text.shown());
+    assert_eq!(json["kubelets"], serde_json::json!({"oldest": oldest, "newest": newest, "newestReleased": released}));
 }
 
 /// The program under the name of a plugin of kubectl.

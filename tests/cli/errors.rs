@@ -38,7 +38,7 @@ fn reports_wrong_usage() {
         "-o jsonpath={.nodes} status",
         "verify -o yaml",
         "schema fleet -o markdown",
-        "validate --kubernetes-version 1.38",
+        "validate --kubernetes-version 1.99",
         "validate --kubernetes-version latest",
         "validate --rev main nodecfg.yaml",
         "validate --files-from nowhere",

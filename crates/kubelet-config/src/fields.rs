@@ -1,4 +1,4 @@
-//! The table of fields, from the sources of Kubernetes 1.12 to 1.37 (`crates/kubelet-config/data/fields.csv`): path,
+//! The table of fields, from the sources of Kubernetes since 1.12 (`crates/kubelet-config/data/fields.csv`): path,
 //! type, kubelet minors, default, allowed values, feature gate, replacement and description.
 //!
 //! A path joins names with dots. `[]` stands for the items of a list, and `{}` for the values of a map with free
@@ -70,7 +70,7 @@ pub struct Field {
     pub pointer_since: Option<Minor>,
     /// The first minor that has the field. 1.12 may stand for an earlier one.
     pub since: Minor,
-    /// The last minor that has the field. 1.37 means that it still exists.
+    /// The last minor that has the field. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
     pub until: Minor,
     /// The default that the kubelet's code sets for a field of a file, by version. Null means no default.
     pub default: Spans<Json>,

@@ -14,8 +14,8 @@ pub const OLDEST: Minor = VERSIONS[0];
 /// The newest kubelet in the tables.
 pub const NEWEST: Minor = VERSIONS[1];
 
-/// The newest released kubelet, and the default version to check configurations for. Later versions in the tables
-/// come from betas.
+/// The newest released kubelet, and the default version to check configurations for. The facts of later versions come
+/// from their development, and may change until the release.
 pub const NEWEST_RELEASED: Minor = VERSIONS[2];
 
 /// Reads the oldest, newest and newest released version from a table with lines such as `1.36,released`. It runs at
@@ -110,11 +110,14 @@ mod tests {
         let lines: Vec<&str> = include_str!("../data/versions.csv").lines().collect();
         assert_eq!(lines[0], "minor,state");
         let wanted: Vec<String> = Minor::all()
-            .map(|minor| format!("{minor},{}", if minor <= NEWEST_RELEASED { "released" } else { "beta" }))
+            .map(|minor| format!("{minor},{}", if minor <= NEWEST_RELEASED { "released" } else { "unreleased" }))
             .collect();
         assert_eq!(lines[1..], wanted);
         assert!(OLDEST < NEWEST_RELEASED && NEWEST_RELEASED <= NEWEST);
-        assert_eq!(read(b"minor,state\n1.16,released\n1.17,released\n1.18,beta\n"), [Minor(16), Minor(18), Minor(17)]);
+        assert_eq!(
+            read(b"minor,state\n1.16,released\n1.17,released\n1.18,unreleased\n"),
+            [Minor(16), Minor(18), Minor(17)]
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct PolicyOption {
     pub name: String,
     /// The first minor that has the option.
     pub since: Minor,
-    /// The last minor that has the option. 1.37 means that it still exists.
+    /// The last minor that has the option. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
     pub until: Minor,
     /// The type of the value.
     pub value_type: OptionType,

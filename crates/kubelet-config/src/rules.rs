@@ -34,7 +34,7 @@ pub struct Rule {
     pub stage: RuleStage,
     /// The first minor that has the rule.
     pub since: Minor,
-    /// The last minor that has the rule. 1.37 means that it still exists.
+    /// The last minor that has the rule. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
     pub until: Minor,
     /// Paths of the fields that the rule checks.
     pub fields: Vec<String>,

@@ -29,7 +29,7 @@ pub struct TlsName {
     pub value: String,
     /// The first minor that supports the name.
     pub since: Minor,
-    /// The last minor that supports the name. 1.37 means that it is still supported.
+    /// The last minor that supports the name. [`NEWEST`](crate::minor::NEWEST) means that it is still supported.
     pub until: Minor,
     /// True if Go lists the cipher suite as insecure.
     pub insecure: bool,

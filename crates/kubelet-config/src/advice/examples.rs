@@ -10,6 +10,7 @@ use super::{example_files::EXAMPLES, review, table};
 use crate::Minor;
 use crate::document::Document;
 use crate::finding::Finding;
+use crate::minor::NEWEST;
 use crate::verdict::assess;
 
 fn reviewed(text: &str, minors: &[u32]) -> Vec<Finding> {
@@ -81,6 +82,16 @@ fn merges_equal_findings_of_versions() {
 }
 
 #[test]
+fn zero_rate_of_events_is_no_limit_since_1_37() {
+    let found = reviewed("eventRecordQPS: 0\nkubeAPIQPS: 0", &[36, 37]);
+    let versions = |code: &str| {
+        let found = found.iter().filter(|finding| finding.code == code);
+        found.flat_map(|finding| finding.kubelets.iter().map(|minor| minor.0)).collect::<Vec<_>>()
+    };
+    assert_eq!((versions("event-rate-zero"), versions("kube-api-rate-zero")), (vec![36], vec![36, 37]));
+}
+
+#[test]
 fn default_of_only_some_versions_is_not_redundant() {
     assert!(!has(&reviewed("kubeAPIQPS: 50", &[26, 27]), "equals-default"));
     assert!(has(&reviewed("kubeAPIQPS: 50", &[27, 28]), "equals-default"));
@@ -97,7 +108,7 @@ fn plain_node_gets_no_advice() {
     let text = "cgroupDriver: systemd\nclusterDomain: cluster.local\nclusterDNS: [10.96.0.10]\nrotateCertificates: true\n\
                 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /ca.crt}}\n\
                 authorization: {mode: Webhook}\nstaticPodPath: /etc/kubernetes/manifests\nmaxPods: 58\n";
-    for minor in [16, 21, 28, 33, 36, 37] {
+    for minor in [16, 21, 28, 33, 36, 37, NEWEST.0] {
         let findings = reviewed(text, &[minor]);
         let findings: Vec<_> = findings.iter().filter(|finding| finding.code != "default-changes-next").collect();
         assert!(findings.is_empty(), "1.{minor}: {findings:?}");

@@ -3,6 +3,7 @@
 use super::defaults;
 use super::eviction;
 use super::remarks::Remarks;
+use crate::Minor;
 use crate::verdict::{Config, log_rotation};
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
@@ -51,22 +52,23 @@ fn pulls(config: &Config<'_>, remarks: &mut Remarks) {
     }
 }
 
+/// The first minor in which a rate of 0 for events means no limit (kubernetes/kubernetes#117119).
+const EVENTS_UNLIMITED: Minor = Minor(37);
+
 /// Finds rates of 0. For a rate of 0 the client uses client-go's default, 5 per second.
 fn rates(config: &Config<'_>, remarks: &mut Remarks) {
-    for (path, code, what) in [
-        ("kubeAPIQPS", "kube-api-rate-zero", "requests to the API server"),
-        ("eventRecordQPS", "event-rate-zero", "events"),
-    ] {
+    let mut zero = |path: &str, code: &'static str, what: &str, until: &str| {
         if config.int(path) == Some(0) {
+            let message =
+                format!("`{path}` 0 does not remove the limit on {what}: {until}the client falls back to 5 per second");
             remarks
-                .field(
-                    config,
-                    code,
-                    path,
-                    format!("`{path}` 0 does not remove the limit on {what}: the client falls back to 5 per second"),
-                )
+                .field(config, code, path, message)
                 .help("set the highest rate that the API server can handle, such as 50");
         }
+    };
+    zero("kubeAPIQPS", "kube-api-rate-zero", "requests to the API server", "");
+    if config.minor() < EVENTS_UNLIMITED {
+        zero("eventRecordQPS", "event-rate-zero", "events", &format!("before {EVENTS_UNLIMITED} "));
     }
 }
 

@@ -4,8 +4,8 @@
 //! A kubelet accepts every gate that is linked into its binary, even if it does not use the gate. These are the gates
 //! of `pkg/features`, k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of
 //! them) and, since 1.30, client-go. Patch releases sometimes add gates, so the table describes the last patch
-//! release of each minor. A gate listed since 1.16 may be older. The gates of 1.37 come from its beta and its
-//! documentation.
+//! release of each minor. A gate listed since 1.16 may be older. The gates of
+//! a version that is not released may still change.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -78,7 +78,7 @@ pub struct GateProperties {
 pub struct Span {
     /// The first version; 1.16 may stand for an earlier one.
     pub since: Minor,
-    /// The last version; 1.37 means that the range is open.
+    /// The last version; [`NEWEST`](crate::minor::NEWEST) means that the range is open.
     pub until: Minor,
     /// The properties.
     pub at: GateProperties,

@@ -18,6 +18,7 @@ mod load;
 mod refusals;
 mod rules;
 mod startup;
+mod sysctl;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};

@@ -238,7 +238,7 @@ mod tests {
             ("spec: {kubernetesVersion: '1.30'}", true),
             ("spec: {kubernetesVersion: [v1.21.14-eks-1, '1.37']}", true),
             ("spec: {kubernetesVersion: 1.30}", false),
-            ("spec: {kubernetesVersion: '1.38'}", false),
+            ("spec: {kubernetesVersion: '1.99'}", false),
             ("spec: {kubernetesVersion: '1.36x'}", false),
             ("spec: {kubernetesVersion: []}", false),
             ("spec: {kubernetesVersion: ['1.36', 1]}", false),

@@ -23,6 +23,7 @@ mod pods;
 mod reserved;
 mod server;
 mod shutdown;
+mod sysctls;
 mod tracing;
 
 #[cfg(test)]
@@ -32,7 +33,7 @@ mod tests;
 /// else (`cmd/kubelet/app/server.go`, `NewKubeletCommand`).
 const LOGGING_FIRST: Minor = Minor(25);
 
-const GROUPS: [&[Check]; 14] = [
+const GROUPS: [&[Check]; 15] = [
     numbers::CHECKS,
     durations::CHECKS,
     choices::CHECKS,
@@ -45,6 +46,7 @@ const GROUPS: [&[Check]; 14] = [
     reserved::CHECKS,
     server::CHECKS,
     shutdown::CHECKS,
+    sysctls::CHECKS,
     tracing::CHECKS,
     logging::CHECKS,
 ];

@@ -1,5 +1,6 @@
 //! Rules for the kubelet's server and run mode: certificates, metrics, log endpoints, running once.
 
+use super::choices::one_of;
 use crate::verdict::refusals::Check;
 
 const QUERY: &str = "enableSystemLogQuery";
@@ -14,6 +15,13 @@ pub(super) const CHECKS: &[Check] = &[
                     "serverTLSBootstrap is true, but the feature gate RotateKubeletServerCertificate is off",
                 )
                 .help("keep featureGates.RotateKubeletServerCertificate on, or serverTLSBootstrap off");
+        }
+    }),
+    ("certificate-key-algorithm", |config, refusals| {
+        for path in ["clientCertificateKeyAlgorithm", "serverCertificateKeyAlgorithm"] {
+            if config.given(path).is_some() {
+                one_of(config, refusals, path);
+            }
         }
     }),
     ("run-once", |config, refusals| {

@@ -26,9 +26,11 @@ fn examples() -> impl Iterator<Item = Example> {
     EXAMPLES.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let [id, minors, field, bad, good] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
         let rule = rules::lookup(id).unwrap_or_else(|| panic!("there is no rule {id}"));
+        let newest = rule.until.min(NEWEST).0;
         let minors = match minors.split_once('-') {
+            Some((first, "")) => first.parse().unwrap()..=newest,
             Some((first, last)) => first.parse().unwrap()..=last.parse().unwrap(),
-            None => rule.since.max(OLDEST).0..=rule.until.min(NEWEST).0,
+            None => rule.since.max(OLDEST).0..=newest,
         };
         assert!(rule.applies_to(Minor(*minors.start())) && rule.applies_to(Minor(*minors.end())), "{line}");
         Example { rule, minors, field, bad, good }
@@ -105,6 +107,10 @@ fn rules_apply_only_in_their_versions() {
         ("logging: {options: {text: {splitStream: true}}, format: json}", 36, Stage::Ok),
         ("topologyManagerPolicy: none", 16, Stage::Ok),
         ("topologyManagerPolicy: restricted", 17, Stage::Validate),
+        ("defaultPodSysctls: {vm.swappiness: '10'}", 36, Stage::Ok),
+        ("{defaultPodSysctls: {net.core.somaxconn: '1'}, featureGates: {DefaultPodSysctls: true}}", 36, Stage::Gates),
+        ("{defaultPodSysctls: {net.core.somaxconn: '1'}, featureGates: {DefaultPodSysctls: true}}", 37, Stage::Ok),
+        ("clientCertificateKeyAlgorithm: RSA", 37, Stage::Ok),
     ] {
         let verdict = verdict(body, Minor(minor));
         assert_eq!(verdict.stage, stage, "1.{minor} {body}: {:?}", verdict.refusals);
@@ -126,6 +132,7 @@ fn rules_use_gates_of_their_versions() {
     for (id, gate) in [
         ("cpu-cfs-quota-period", "CustomCPUCFSQuotaPeriod"),
         ("crash-loop-back-off", "KubeletCrashLoopBackOffMax"),
+        ("default-pod-sysctls-gate", "DefaultPodSysctls"),
         ("image-maximum-gc-age-gate", "ImageMaximumGCAge"),
         ("image-pull-credentials-policy", "KubeletEnsureSecretPulledImages"),
         ("logging-format-gate", "LoggingBetaOptions"),
@@ -149,7 +156,7 @@ fn rules_use_gates_of_their_versions() {
 #[test]
 fn refusals_have_all_related_places() {
     let mut text = String::new();
-    for body in [
+    let since_36 = [
         "port: 70000",
         "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 20s}",
         "imageGCLowThresholdPercent: 90",
@@ -161,9 +168,17 @@ fn refusals_have_all_related_places() {
         "containerLogMonitorInterval: 1s",
         "podLogsDir: /var/log/../pods/",
         "showHiddenMetricsForVersion: '1.36'",
-    ] {
+    ];
+    let later = [
+        (
+            37,
+            "{featureGates: {DefaultPodSysctls: true}, defaultPodSysctls: {vm.swappiness: '1', net.a: '1', net/a: '2', net.*: '3'}}",
+        ),
+        (38, "serverCertificateKeyAlgorithm: RSA-2084"),
+    ];
+    for (minor, body) in since_36.map(|body| (36, body)).into_iter().chain(later) {
         text.push_str(&format!("{body}\n"));
-        for refusal in verdict(body, Minor(36)).refusals {
+        for refusal in verdict(body, Minor(minor)).refusals {
             text.push_str(&format!(
                 "  {}:{} {}: {}\n",
                 refusal.place.line, refusal.place.column, refusal.rule, refusal.message

@@ -96,6 +96,8 @@ pub const EXAMPLES: &[Example] = &[
     ("unsafe-sysctl-form", 36, "allowedUnsafeSysctls: [net.core.*.x, net.Core]", "allowedUnsafeSysctls[1]", "allowedUnsafeSysctls: [net/ipv4/conf/eno2.100/rp_filter]"),
     ("unsafe-sysctl-namespace", 36, "allowedUnsafeSysctls: [net.core.somaxconn, vm.swappiness]", "allowedUnsafeSysctls[1]", "allowedUnsafeSysctls: [kernel.shm*, fs.mqueue.*, kernel.sem]"),
     ("unsafe-sysctl-namespace", 29, "allowedUnsafeSysctls: [kernel.shm_next_id]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [kernel.shm_rmid_forced]"),
+    ("unsafe-sysctl-namespace", 36, "allowedUnsafeSysctls: [user.max_user_namespaces]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [net.core.somaxconn]"),
+    ("unsafe-sysctl-namespace", 37, "allowedUnsafeSysctls: [kernel.domain*]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [user.*, kernel.domainname]"),
     ("unsafe-sysctl-namespace", 28, "allowedUnsafeSysctls: [kernel.*]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [kernel.shm_next_id]"),
     ("user-namespace-ids", 33, "maxPods: 65536", "maxPods", "maxPods: 65535"),
     ("user-namespace-ids", 36, "userNamespaces: {idsPerPod: 67108864}", "userNamespaces.idsPerPod", "userNamespaces: {idsPerPod: 33554432}"),
