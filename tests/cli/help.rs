@@ -1,5 +1,7 @@
 //! Tests of help texts, `schema` and static completions.
 
+use kubelet_config::minor::NEWEST_RELEASED;
+
 use crate::program::{run, shows};
 
 #[test]
@@ -53,7 +55,8 @@ fn prints_schemas_of_repository() {
         assert_eq!(shown.exit, 0);
         assert_eq!(shown.out, std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")));
     }
-    for (arguments, version) in [("--kubernetes-version v1.21.14", "1.21"), ("", "1.36")] {
+    let newest = NEWEST_RELEASED.to_string();
+    for (arguments, version) in [("--kubernetes-version v1.21.14", "1.21"), ("", newest.as_str())] {
         let shown = run(folder.path(), &format!("schema kubelet {arguments}"));
         let path = format!("{}/schemas/kubelet/{version}.json", env!("CARGO_MANIFEST_DIR"));
         assert_eq!(shown.exit, 0);
