@@ -287,6 +287,7 @@ mod tests {
             ("maxPods: many\n", "v1.36.2 does not load: "),
             ("maxPods: [\n", "v1.36.2 does not load: "),
             ("maxPods: -5\n", "v1.36.2 refuses: "),
+            ("healthzPort: 1e4\n", "accepted"),
             ("featureGates: {NodeSwap: false}\n", "v1.36.2 refuses: "),
             // The kubelet accepts this value and then fails to start.
             ("evictionHard: {no.such.signal: 5%}\n", "v1.36.2 refuses: "),
@@ -297,6 +298,10 @@ mod tests {
                 "{body}: {result}"
             );
         }
+        let json =
+            r#"{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "healthzPort": 1e4}"#;
+        let result = outcome(&BTreeMap::from([("kubelet".to_owned(), json.to_owned())]), &[]);
+        assert!(result.starts_with("v1.36.2 does not load: "), "JSON allows no exponent in an integer: {result}");
         let missing = BTreeMap::from([("config".to_owned(), String::new())]);
         assert_eq!(
             outcome(&missing, &[]),
@@ -468,6 +473,8 @@ mod tests {
             ("", "127.0.0.1", 10248),
             ("healthzPort: 10250\n", "127.0.0.1", 10250),
             ("healthzPort: 0\n", "127.0.0.1", 0),
+            ("healthzPort: 1e4\n", "127.0.0.1", 10_000),
+            ("healthzPort: 10249.0\n", "127.0.0.1", 10_249),
             ("healthzBindAddress: 10.0.0.7\nhealthzPort: null\n", "10.0.0.7", 10248),
             ("healthzBindAddress: ''\nhealthzPort: 99999\n", "127.0.0.1", 10248),
         ] {

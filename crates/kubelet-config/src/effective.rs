@@ -250,9 +250,12 @@ mod tests {
 
     #[test]
     fn derived_defaults_change_with_the_field_that_they_follow() {
-        assert_eq!(
-            lines("", "maxParallelImagePulls: 4", &[30]),
-            ["maxParallelImagePulls - 4 [->4]", "serializeImagePulls true* false* [true>false]"]
-        );
+        for notation in ["4", "4.0", "0.4e1", "0x4"] {
+            assert_eq!(
+                lines("", &format!("maxParallelImagePulls: {notation}"), &[30]),
+                ["maxParallelImagePulls - 4 [->4]", "serializeImagePulls true* false* [true>false]"],
+                "{notation}"
+            );
+        }
     }
 }

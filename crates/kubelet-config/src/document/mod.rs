@@ -247,7 +247,9 @@ impl Node {
         }
     }
 
-    /// Returns the content as JSON with sorted keys. A number that is not finite becomes null.
+    /// Returns the content as JSON with sorted keys. A number that is not finite becomes null. A whole number is an
+    /// integer in every notation, as for the kubelet: `1e4` in YAML becomes 10000 before decoding. In a JSON file the
+    /// kubelet refuses that notation for an integer.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -259,8 +261,7 @@ impl Node {
             Value::Scalar(scalar) => match scalar.read() {
                 Reading::Null => Json::Null,
                 Reading::Bool(value) => Json::Bool(value),
-                Reading::Int(value) => Number::from_i128(value).map_or(Json::Null, Json::Number),
-                Reading::Float(value) => Number::from_f64(value).map_or(Json::Null, Json::Number),
+                reading @ (Reading::Int(_) | Reading::Float(_)) => number(&reading).map_or(Json::Null, Json::Number),
                 Reading::Text(text) => Json::String(text.to_owned()),
             },
         }
@@ -291,4 +292,14 @@ impl Node {
             Value::Mapping(map) => map.values().map(|entry| entry.value.count()).sum(),
         }
     }
+}
+
+/// Returns a reading as a number of JSON. `None` for one that is no number, or not finite. A whole number beyond 64 bits
+/// stays a float: no field of the kubelet is so large.
+fn number(reading: &Reading<'_>) -> Option<Number> {
+    let float = || match reading {
+        Reading::Float(value) => Number::from_f64(*value),
+        _ => None,
+    };
+    reading.whole().and_then(Number::from_i128).or_else(float)
 }

@@ -281,6 +281,37 @@ proptest! {
         prop_assert!(canonical.is_ascii());
     }
 
+    /// As in the JSON that the kubelet decodes: an integer of any notation is one.
+    #[test]
+    fn whole_numbers_are_integers_in_every_notation(
+        number in -10_000_000_000_i64..10_000_000_000,
+        zeros in 0_usize..9,
+    ) {
+        let exponent = zeros.to_string();
+        let scaled = number * 10_i64.pow(u32::try_from(zeros).expect("few zeros"));
+        let decimal = format!("{}", number as f64 / 10_f64.powi(i32::try_from(zeros).expect("few zeros")));
+        for (notation, whole) in [
+            (format!("{number}"), number),
+            (format!("{number}.0"), number),
+            (format!("{number}."), number),
+            (format!("{number}e{exponent}"), scaled),
+            (format!("{number}.0E+{exponent}"), scaled),
+            (format!("{decimal}e{exponent}"), number),
+        ] {
+            let whole = Json::from(whole);
+            prop_assert_eq!(&read(&format!("a: {notation}\n")).to_json()["a"], &whole, "{}", notation);
+            if serde_json::from_str::<Json>(&notation).is_ok() {
+                prop_assert_eq!(&read(&format!("{{\"a\": {notation}}}")).to_json()["a"], &whole, "{} in JSON", notation);
+            }
+        }
+    }
+
+    #[test]
+    fn json_depends_on_the_canonical_form_alone(value in json()) {
+        let document = read(&format!("--- {}", flow(&value)));
+        prop_assert_eq!(read(&document.canonical()).to_json(), document.to_json());
+    }
+
     #[test]
     fn reads_json_as_json(value in json()) {
         // A map at the root, because other roots are read as YAML.

@@ -190,10 +190,7 @@ fn has_type(node: &Node, one: FieldType) -> bool {
 /// Sets the fix for a duration or an amount whose unit is missing or unknown.
 fn with_unit_help(finding: Finding, node: &Node, path: &str, types: &[FieldType]) -> Finding {
     let text = node.text().unwrap_or_default();
-    let number = match node.reading() {
-        Some(Reading::Int(number)) => Some(number),
-        _ => None,
-    };
+    let number = node.reading().and_then(|reading| reading.whole());
     if types.contains(&FieldType::Duration) {
         return finding.help(
             number.map_or_else(|| units::duration_help(text), |number| units::seconds_help(&number.to_string())),
