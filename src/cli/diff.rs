@@ -137,8 +137,9 @@ impl Args {
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Review, CommandError> {
-        let found = declared(loaded, self.repository.gate())?;
+        let mut found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
+        found.append(&mut review.findings);
         if matches!(format, Format::Text | Format::Markdown) {
             let line = layout::hanging(&shown::header_line(&review), 2, terminal.err_line);
             writeln!(terminal.info(), "{line}\n")?;

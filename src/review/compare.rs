@@ -11,7 +11,7 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
-use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix};
+use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix, static_pods_warning};
 use nodecfg_planning::snapshot::Snapshot;
 
 /// The base revision. May be invalid, because its errors are not part of the change.
@@ -51,6 +51,9 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
             || setting_changes::any_affects_membership(&pool.settings)
     });
+    let stopped =
+        |pool: &PoolReview| static_pods_warning(new(&pool.name)?, pool.changes.iter().flat_map(|set| &set.fields));
+    let findings = pools.iter().filter_map(stopped).collect();
     let mut review = Review {
         from: base.side.clone(),
         to: head.side.clone(),
@@ -59,7 +62,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         pools,
         nodes_may_move,
         base_findings: base.errors.to_vec(),
-        findings: Vec::new(),
+        findings,
         assumed_version: None,
         cluster: None,
     };

@@ -1,4 +1,4 @@
-//! The direction of a change between two numbers, percentages, quantities or booleans.
+//! The direction of a change between two numbers, percentages, quantities or booleans, or between a text and none.
 
 use super::quantity::Quantity;
 
@@ -15,6 +15,13 @@ pub enum Direction {
 /// cannot be compared, such as a percentage and an amount.
 #[must_use]
 pub fn direction(old: &str, new: &str) -> Option<Direction> {
+    // An empty path or address switches something off.
+    match (old.is_empty(), new.is_empty()) {
+        (true, true) => return None,
+        (true, false) => return Some(Direction::Raised),
+        (false, true) => return Some(Direction::Lowered),
+        (false, false) => {}
+    }
     if let (Ok(old), Ok(new)) = (old.parse::<bool>(), new.parse::<bool>()) {
         return (old != new).then_some(if new { Direction::Raised } else { Direction::Lowered });
     }
@@ -57,7 +64,10 @@ mod tests {
             ("true", "true", None),
             ("-1", "100", None),
             ("static", "none", None),
-            ("", "1", None),
+            ("", "1", Some(Direction::Raised)),
+            ("/etc/manifests", "", Some(Direction::Lowered)),
+            ("/etc/manifests", "/srv/manifests", None),
+            ("", "", None),
         ] {
             assert_eq!(direction(old, new), expected, "{old} to {new}");
         }

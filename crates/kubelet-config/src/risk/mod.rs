@@ -325,6 +325,12 @@ mod tests {
             ("featureGates.APIListChunking", Some("true"), Some("false"), Class::None),
             ("featureGates.NoSuchGate", None, Some("true"), Class::Drain),
             ("systemReserved.ephemeral-storage", Some("\"2Gi\""), Some("\"1Gi\""), Class::Restart),
+            ("staticPodPath", Some("/etc/kubernetes/manifests"), None, Class::Replace),
+            ("staticPodPath", Some("/etc/kubernetes/manifests"), Some("\"\""), Class::Replace),
+            ("staticPodPath", Some("/etc/kubernetes/manifests"), Some("/srv/manifests"), Class::Replace),
+            ("staticPodPath", None, Some("/srv/manifests"), Class::Drain),
+            ("staticPodPath", Some("\"\""), None, Class::None),
+            ("staticPodURL", Some("http://a/pods"), None, Class::Replace),
         ] {
             assert_eq!(of_change(path, old, new).class, class, "{path}: {old:?} to {new:?}");
         }

@@ -13,6 +13,7 @@ use super::required_config_maps::pool_target;
 use super::reservations::PoolReservations;
 use super::scope::Scope;
 use super::selection;
+use super::static_pods::static_pods_warning;
 use super::verdicts;
 use super::verdicts::UndeclaredKubelets;
 use super::waves::Sorter;
@@ -79,6 +80,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
             Ok(pointer) => planned.pointer = pointer,
             Err(problem) => problems.push(problem),
         }
+        findings.extend(static_pods_warning(pool, planned.changes.iter().flat_map(|set| &set.fields)));
         let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
         findings.extend(found);
         problems.extend(refused);

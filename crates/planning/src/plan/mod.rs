@@ -42,6 +42,7 @@ mod sample;
 pub mod saved;
 mod scope;
 mod selection;
+mod static_pods;
 mod steps;
 mod verdicts;
 mod waves;
@@ -88,6 +89,7 @@ pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes,
 pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
+pub use static_pods::static_pods_warning;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use verdicts::CLUSTER_FINDINGS;
 

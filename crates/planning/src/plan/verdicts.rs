@@ -99,11 +99,12 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 6] = [
+pub const CLUSTER_FINDINGS: [&str; 7] = [
     "empty-pool",
     "max-pods-over-addresses",
     "reservations-near-capacity",
     "similar-label",
+    "static-pods-stopped",
     "version-contradicts",
     "version-not-judged",
 ];

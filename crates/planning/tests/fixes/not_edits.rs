@@ -74,6 +74,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("reservations-near-capacity", "about a cluster"),
     ("scheduling-estimate", "about Karpenter and Cluster Autoscaler: src/render/tests.rs"),
     ("similar-label", "about a cluster"),
+    ("static-pods-stopped", "about a change"),
     ("submodule", "about a commit"),
     ("too-deep", "the file is made to be slow"),
     ("too-many-values", "the file is made to be slow"),
