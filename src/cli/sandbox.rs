@@ -45,6 +45,9 @@ pub(super) struct Args {
     /// Omit the objects and agents that `nodecfg install` adds to a cluster.
     #[arg(long)]
     not_installed: bool,
+    /// Let the agents write drop-ins, which kubelets merge over the nodes' own configuration.
+    #[arg(long, conflicts_with = "not_installed")]
+    drop_ins: bool,
     /// Listen on this port of 127.0.0.1. Default: any free port.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -134,7 +137,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let requested = args.kubernetes_version.map(Version::profile);
-    let (profile, specs) = match &args.repo {
+    let (profile, mut specs) = match &args.repo {
         Some(path) => {
             let repository = super::repository_args::RepositoryArgs::of(path);
             matching_nodes(&repository.load(terminal).await?.desired, args.nodes, requested, terminal)?
@@ -146,6 +149,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
         }
     };
     let count = specs.len();
+    specs.iter_mut().for_each(|spec| spec.drop_in = args.drop_ins);
     let options = EmbeddedOptions { installed: !args.not_installed, ..args.simulation.options(profile, count) };
     let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));

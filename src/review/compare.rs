@@ -155,16 +155,27 @@ fn change_set(
         return Vec::new();
     }
     let fields = changed_fields(old, new, minors);
-    vec![Changes { from, nodes: None, from_known: old.is_some(), sample: None, fields }]
+    vec![Changes { from, nodes: None, merged: false, from_known: old.is_some(), sample: None, fields }]
 }
 
 /// The risk of changes from one revision to another.
 fn risk(name: &PoolName, changes: &[Changes], new: Option<&Pool>) -> PoolRisk {
     let Some(pool) = new else { return PoolRisk::default() };
     let fields: Vec<&ChangedField> = changes.iter().flat_map(|set| &set.fields).collect();
-    let Disruption { worst, state_files, refused, .. } = Disruption::of_fields(fields, pool.policy.allow_disruption);
     let allowed = pool.policy.allow_disruption;
-    let refused = worst.filter(|_| refused).map(|worst| Refusal { allowed, help: fix(name, worst, &state_files) });
+    let Disruption { worst, state_files, refused, omitted, .. } = Disruption::of_fields(fields, allowed);
+    let refused = worst.filter(|_| refused).map(|worst| {
+        let help = fix(name, worst, &state_files, &omitted);
+        Refusal { allowed, omitted, help }
+    });
     let unknown = changes.iter().any(|set| !set.has_risk());
     PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused, unready_nodes: None }
+}
+
+impl Changes {
+    /// Reports whether the current configuration and the risk of every changed field are known.
+    #[must_use]
+    pub fn has_risk(&self) -> bool {
+        self.from_known && self.fields.iter().all(|field| field.risk.is_some())
+    }
 }

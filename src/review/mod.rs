@@ -16,7 +16,7 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
+use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, OmittedField, PlanId, Sample, Unpooled, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
 
@@ -188,6 +188,9 @@ pub struct PoolRisk {
 pub struct Refusal {
     /// The worst risk that the pool allows (`spec.rollout.allowDisruption`).
     pub allowed: Class,
+    /// Refused fields that the new configuration omits, by path. Naming them keeps what the nodes run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<OmittedField>,
     /// How to fix the refusal.
     pub help: String,
 }
@@ -216,6 +219,9 @@ pub struct Changes {
     /// The number of nodes. Unset without a cluster. A node between two configurations counts for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
+    /// Whether agents merge the configuration over each node's own. A field that one side omits has the node's value there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub merged: bool,
     /// Whether the content of the current configuration is known, if only of sampled nodes. Otherwise all fields of the
     /// new one are listed as set.
     pub from_known: bool,
@@ -224,14 +230,6 @@ pub struct Changes {
     pub sample: Option<Sample>,
     /// The changed fields, by path.
     pub fields: Vec<ChangedField>,
-}
-
-impl Changes {
-    /// Reports whether the current configuration and the risk of every changed field are known.
-    #[must_use]
-    pub fn has_risk(&self) -> bool {
-        self.from_known && self.fields.iter().all(|field| field.risk.is_some())
-    }
 }
 
 /// The current configuration of nodes.

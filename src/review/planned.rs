@@ -87,6 +87,8 @@ impl Review {
         for pool in &mut self.pools {
             if let (Some(refused), Some(worst)) = (&mut pool.risk.refused, pool.risk.worst) {
                 refused.help = rollback_fix(&pool.name, worst, &pool.risk.state_files);
+                // The configuration of the rollback is fixed.
+                refused.omitted.clear();
             }
         }
         self
@@ -176,16 +178,19 @@ impl PoolReview {
         for set in &planned.changes {
             let named = set.from.as_ref().and_then(|source| source.config_map.as_ref()).map(|map| &map.name);
             let is_base = base.is_some() && named == base.as_ref();
-            let same =
-                |known: &&mut Changes| known.from_known == set.from_known && (is_base || known.fields == set.fields);
+            let same = |known: &&mut Changes| {
+                let is_alike = known.from_known == set.from_known && known.merged == set.merged;
+                is_alike && (is_base || known.fields == set.fields)
+            };
             if let Some(known) = self.changes.iter_mut().filter(|known| known.from == Origin::Base).find(same) {
                 known.nodes = known.nodes.map(|nodes| nodes + set.nodes);
                 known.fields.clone_from(&set.fields);
                 continue;
             }
             let from = set.from.clone().map_or(Origin::Local, |source| Origin::ConfigMap { source });
-            let (fields, from_known) = (set.fields.clone(), set.from_known);
-            self.changes.push(Changes { from, nodes: Some(set.nodes), from_known, sample: set.sample, fields });
+            let (fields, from_known, merged) = (set.fields.clone(), set.from_known, set.merged);
+            let (nodes, sample) = (Some(set.nodes), set.sample);
+            self.changes.push(Changes { from, nodes, merged, from_known, sample, fields });
         }
         // The plan reads the current configuration of nodes from the cluster, so it replaces assumptions about it.
         let is_assumed = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);
@@ -202,7 +207,8 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
     let is_complete = planned.nodes > 0 && disruption.unknown == 0;
     let refused = disruption.worst.filter(|_| disruption.refused).map(|worst| Refusal {
         allowed: planned.policy.allow_disruption,
-        help: fix(&planned.name, worst, &disruption.state_files),
+        omitted: disruption.omitted.clone(),
+        help: fix(&planned.name, worst, &disruption.state_files, &disruption.omitted),
     });
     let (mut worst, mut state_files) = (disruption.worst, disruption.state_files.clone());
     if !is_complete && between.worst > worst {

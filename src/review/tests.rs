@@ -74,6 +74,20 @@ fn field_change_has_risk_refusal_and_files() {
 }
 
 #[test]
+fn omitted_static_pod_path_is_refused_with_a_finding_and_its_fix() {
+    let of = |fields: &str| files([("pools/a/kubelet.yaml", &kubelet(fields))]);
+    let path = "staticPodPath: /etc/kubernetes/manifests";
+    let review = review(&of(&format!("{path}\nmaxPods: 64")), &of("maxPods: 64"));
+    let pool = pool_named(&review, "a");
+    assert_eq!(pool.risk.worst, Some(Class::Replace));
+    let refused = pool.risk.refused.as_ref().expect("beyond the default");
+    let running = Some("/etc/kubernetes/manifests".to_owned());
+    assert_eq!(refused.omitted, [OmittedField { path: "staticPodPath".to_owned(), running }]);
+    assert!(refused.help.starts_with(&format!("write {path}, which the configuration omits")), "{}", refused.help);
+    assert_eq!(review.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["static-pods-stopped"]);
+}
+
+#[test]
 fn base_file_belongs_to_exactly_the_pools_that_use_it() {
     let spec = "{kubelet: {base: ../../base/kubelet.yaml}}";
     let mut after = files([

@@ -18,6 +18,7 @@ mod drain;
 mod drain_crash;
 mod drain_forecast;
 mod drain_rights;
+mod drop_ins;
 mod first_day;
 mod gates;
 mod hostile_node;

@@ -90,6 +90,7 @@ impl<D: Disk> AgentRuntime<D> {
             && ledger.agent_state.active.is_none()
             && ledger.agent_state.phase == Phase::Settled;
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
+        let settings = Settings { activation: paths.placement.activation(), ..settings };
         let state = MachineState::resume(ledger, settings, seed);
         Ok(Self { disk, store, placer, state, saved: None, prune_pending: false, kubelet: None, healthz: None })
     }

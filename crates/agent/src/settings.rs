@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nodecfg_contract::nodeconfig::FILE;
+
 /// Timeouts and intervals of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -19,6 +21,8 @@ pub struct Settings {
     pub resync_interval: Duration,
     /// Whether a node with the startup taint joins by the pointer of its pool, and whether the agent removes the taint.
     pub joins: bool,
+    /// Activation that the agent reports. The runtime sets it to that of its placement.
+    pub activation: &'static str,
 }
 
 impl Default for Settings {
@@ -30,6 +34,7 @@ impl Default for Settings {
             follow_interval: Duration::from_secs(60),
             resync_interval: Duration::from_secs(60 * 60),
             joins: false,
+            activation: FILE,
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::agents::{Agents, Options as AgentOptions};
+use super::agents::{Agents, CONFIG_DIR, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
 use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
@@ -23,7 +23,10 @@ use super::workloads::{WorkloadSpec, Workloads};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
+use nodecfg_contract::installation::AGENT_NAMESPACE;
+use nodecfg_contract::names::NamespaceName;
 use nodecfg_contract::nodeconfig;
+use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 
 /// Concurrent requests that create Nodes.
 const CREATED_AT_A_TIME: usize = 32;
@@ -173,11 +176,12 @@ impl Embedded {
         });
         let client = api.client();
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
+        let drop_ins = specs.iter().any(|spec| spec.drop_in);
         nodes::create(&client, specs, nodecfg_clock::now(), options.images, CREATED_AT_A_TIME).await?;
         let workloads = options.workloads;
         let (seed, speed) = (options.seed, options.speed);
         let nodes = if agents {
-            install_into(&api, options.join.is_some())?;
+            install_into(&api, options.join.is_some(), drop_ins)?;
             let options = AgentOptions {
                 speed: options.speed,
                 seed: options.seed,
@@ -303,22 +307,42 @@ impl Embedded {
 }
 
 /// Creates the objects of `nodecfg install` that affect the sandbox: namespace, CRD of NodeConfig, and admission
-/// policy for agents.
+/// policy for agents. For agents that write drop-ins also their DaemonSet, which tells that.
 ///
 /// The sandbox stores the policy without evaluating it.
-fn install_into(api: &Api, joins: bool) -> Result<(), SandboxError> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+fn install_into(api: &Api, joins: bool, drop_ins: bool) -> Result<(), SandboxError> {
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let [policy, bound] = nodecfg_install::own_status_only(joins);
     let admission = "admissionregistration.k8s.io";
-    let objects = [
-        ("", "namespaces", namespace),
-        ("apiextensions.k8s.io", "customresourcedefinitions", nodeconfig::definition()),
-        (admission, "validatingadmissionpolicies", policy),
-        (admission, "validatingadmissionpolicybindings", bound),
+    let mut objects = vec![
+        ("", "namespaces", "", namespace(NAMESPACE)),
+        ("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition()),
+        (admission, "validatingadmissionpolicies", "", policy),
+        (admission, "validatingadmissionpolicybindings", "", bound),
     ];
-    for (group, resource, object) in objects {
-        let made = api.create(group, resource, "", object, "nodecfg-install");
+    if let Some(daemon_set) = drop_ins.then(daemon_set).flatten() {
+        objects.push(("", "namespaces", "", namespace(AGENT_NAMESPACE)));
+        objects.push(("apps", "daemonsets", AGENT_NAMESPACE, daemon_set));
+    }
+    for (group, resource, namespace, object) in objects {
+        let made = api.create(group, resource, namespace, object, "nodecfg-install");
         made.map_err(|refusal| SandboxError::Install(refusal.message))?;
     }
     Ok(())
+}
+
+/// DaemonSet of agents that write drop-ins, as `nodecfg install` creates it.
+fn daemon_set() -> Option<Value> {
+    let host = Host { kubelet_config_dir: Some(CONFIG_DIR.to_owned()), ..Host::default() };
+    let namespace = NamespaceName::new(AGENT_NAMESPACE).ok()?;
+    let agent = Agent::DaemonSet(DaemonSet { namespace, image: "nodecfg-agent".to_owned(), host });
+    let installation = Installation {
+        namespace: NamespaceName::new(NAMESPACE).ok()?,
+        config_map_writers: Vec::new(),
+        agent: Some(agent),
+        joins: false,
+        boot: Vec::new(),
+    };
+    let is_daemon_set = |object: &Value| object.get("kind").and_then(Value::as_str) == Some("DaemonSet");
+    nodecfg_install::objects(&installation).into_iter().find(is_daemon_set)
 }

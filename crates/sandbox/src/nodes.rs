@@ -44,6 +44,8 @@ pub struct NodeSpec {
     pub has_devices: bool,
     /// Local configuration of a node with an agent. `None`: a short form of kubeadm's defaults.
     pub local_config: Option<String>,
+    /// Whether the agent writes a drop-in instead of the kubelet's `--config` file.
+    pub drop_in: bool,
     /// Whether the Node registers with nodecfg's startup taint.
     pub startup_taint: bool,
     /// Configuration that `nodecfg-agent boot` put in place before the first start of the kubelet.
@@ -66,6 +68,9 @@ pub struct BootedConfig {
 /// Annotation of a simulated Node with the configuration that its host has booted with.
 pub(crate) const BOOTED_ANNOTATION: &str = "sandbox.nodecfg.dev/booted";
 
+/// Annotation of a simulated Node whose agent writes drop-ins.
+pub(crate) const DROP_IN_ANNOTATION: &str = "sandbox.nodecfg.dev/drop-in";
+
 /// Annotation of a simulated Node with the local configuration of its host.
 pub(crate) const LOCAL_CONFIG_ANNOTATION: &str = "sandbox.nodecfg.dev/local-config";
 
@@ -83,6 +88,7 @@ impl NodeSpec {
             reports_config: true,
             has_devices: false,
             local_config: None,
+            drop_in: false,
             startup_taint: false,
             booted: None,
         }
@@ -160,6 +166,9 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
     let mut annotations = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
     if let (Some(text), Some(annotations)) = (&spec.local_config, annotations.as_object_mut()) {
         annotations.insert(LOCAL_CONFIG_ANNOTATION.to_owned(), text.as_str().into());
+    }
+    if let (true, Some(annotations)) = (spec.drop_in, annotations.as_object_mut()) {
+        annotations.insert(DROP_IN_ANNOTATION.to_owned(), "true".into());
     }
     if let (Some(booted), Some(annotations)) = (&spec.booted, annotations.as_object_mut()) {
         annotations.insert(BOOTED_ANNOTATION.to_owned(), json!(json!(booted).to_string()));

@@ -203,8 +203,11 @@ pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
     let risk = &pool.risk;
     let nodes = risk.unknown_nodes.filter(|nodes| *nodes > 0);
     let Some(class) = risk.worst else {
+        let mut open = pool.changes.iter().filter(|set| !set.has_risk()).peekable();
+        let only_beneath = open.peek().is_some() && open.all(|set| set.merged && set.from_known);
         let unknown = match pool.change {
             PoolChange::ToLocal => "unknown (the local configuration is unknown)",
+            _ if only_beneath => "unknown (the nodes' own values are unknown)",
             _ => "unknown (the current configuration is unknown)",
         };
         return risk.unknown.then(|| unknown.to_owned());
@@ -271,6 +274,14 @@ pub(super) fn risks(pool: &PoolReview, wanted: impl Fn(Class) -> bool) -> BTreeM
 /// The nodes and the origin of a set of changes, if not obvious.
 pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
     let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
+    let origin = origin_of(review, pool, set, &nodes);
+    if set.merged && pool.change != PoolChange::ToLocal {
+        return Some(format!("{}, merged over each node's own configuration", origin.unwrap_or(nodes)));
+    }
+    origin
+}
+
+fn origin_of(review: &Review, pool: &PoolReview, set: &Changes, nodes: &str) -> Option<String> {
     let back = if pool.change == PoolChange::ToLocal { " to the local configuration" } else { "" };
     match &set.from {
         // Pools of a group, each with its own ConfigMap.

@@ -190,6 +190,7 @@ pub struct ClusterSetup {
     later: Vec<(String, Fault)>,
     large: bool,
     kubeadm: bool,
+    drop_ins: bool,
     workloads: Option<WorkloadSpec>,
     joins: Option<FleetName>,
 }
@@ -203,6 +204,7 @@ impl ClusterSetup {
             later: Vec::new(),
             large: false,
             kubeadm: false,
+            drop_ins: false,
             workloads: None,
             joins: None,
         }
@@ -242,13 +244,18 @@ impl ClusterSetup {
         // Without other fields, the agent of the node compares only those of the test's repository.
         let local_config = (!self.kubeadm).then(|| KUBELET.to_owned());
         let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, version);
-        self.nodes.push(NodeSpec { local_config, ..spec });
+        self.nodes.push(NodeSpec { local_config, drop_in: self.drop_ins, ..spec });
         self
     }
 
     /// Provisions the nodes added from now on as kubeadm does. A change of a field of kubeadm may need a drained node.
     pub fn kubeadm(self) -> Self {
         Self { kubeadm: true, ..self }
+    }
+
+    /// Lets the agents of the nodes added from now on write drop-ins.
+    pub fn drop_ins(self) -> Self {
+        Self { drop_ins: true, ..self }
     }
 
     /// Slows simulated time for hundreds of nodes with agents.

@@ -34,7 +34,12 @@ impl MachineState {
         if report.pending.is_some() || report.backoff.waits(now) || nothing_due {
             return None;
         }
-        let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: rfc3339(now), trial_ends_at };
+        let agent = ReportingAgent {
+            version: VERSION.to_owned(),
+            heard_at: rfc3339(now),
+            trial_ends_at,
+            activation: Some(self.volatile.settings.activation.to_owned()),
+        };
         let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.pending = Some(status.clone());
         Some(Effect::Report(status))
@@ -84,7 +89,10 @@ impl MachineState {
     fn next_heartbeat(&self) -> Timestamp {
         let report = &self.volatile.report;
         let last_heartbeat = || {
-            let agent = report.server_status.as_ref()?.agent.as_ref().filter(|agent| agent.version == VERSION)?;
+            let activation = self.volatile.settings.activation;
+            let is_same =
+                |agent: &&ReportingAgent| agent.version == VERSION && agent.activation.as_deref() == Some(activation);
+            let agent = report.server_status.as_ref()?.agent.as_ref().filter(is_same)?;
             // A time in the future comes from a wrong clock and is ignored.
             agent.heard_at.parse().ok().filter(|time| self.volatile.last_step.is_some_and(|now| *time <= now))
         };

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::content;
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
+use nodecfg_contract::nodeconfig::{DROP_IN, FILE};
 
 mod drop_in;
 mod file;
@@ -254,6 +255,15 @@ impl Placer {
 }
 
 impl Placement {
+    /// The activation that the agent reports.
+    #[must_use]
+    pub fn activation(&self) -> &'static str {
+        match self {
+            Self::File { .. } => FILE,
+            Self::DropIn { .. } => DROP_IN,
+        }
+    }
+
     fn is_same_target(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { config: one }, Self::File { config: other }) => one == other,

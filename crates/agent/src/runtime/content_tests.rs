@@ -135,3 +135,16 @@ fn unknown_kubelet_version_refuses_no_running_configuration() {
         assert_eq!(found, failure, "{kubelet:?}");
     }
 }
+
+#[test]
+fn state_file_contradicts_another_default_set_of_cpus() {
+    let fixed = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n".to_owned();
+    let strict = format!("{fixed}cpuManagerPolicyOptions: {{strict-cpu-reservation: \"true\"}}\n");
+    for other in [strict, fixed.replace("0-1", "0-2")] {
+        for (from, to) in [(&fixed, &other), (&other, &fixed)] {
+            let files = content::state_files(from, to);
+            assert_eq!(files, [kubelet_config::risk::StateFile::CpuManagerState], "{from} to {to}");
+        }
+    }
+    assert_eq!(content::state_files(&fixed, &format!("{fixed}podPidsLimit: 4096\n")), []);
+}

@@ -214,6 +214,9 @@ pub struct NodeContent {
     pub active: Option<ContentHash>,
     /// `spec.selfAssigned`.
     pub self_assigned: bool,
+    /// Whether the kubelet merges the assignment over the node's own configuration. `None`: the agent has not reported
+    /// it (`status.agent.activation`).
+    pub merged: Option<bool>,
 }
 
 impl Node {
@@ -261,6 +264,13 @@ impl Node {
     #[must_use]
     pub fn is_self_assigned(&self) -> bool {
         self.content.is_some_and(|content| content.self_assigned)
+    }
+
+    /// Reports whether the kubelet merges the assignment over the node's own configuration, as the agent reports it. An
+    /// agent that reports nothing counts as one that replaces the configuration.
+    #[must_use]
+    pub fn merges(&self) -> bool {
+        self.content.is_some_and(|content| content.merged == Some(true))
     }
 
     /// Reports whether the node follows `configSource`, as far as known.

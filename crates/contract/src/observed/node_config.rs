@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{CreationTime, NodeContent, UnreadableField};
-use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
+use crate::nodeconfig::{ACTIVE, DROP_IN, NodeConfig, NodeConfigStatus, SYNCED};
 use crate::{ConfigSource, ConfigStatus, ContentHash, error_text};
 
 /// Assignment and report of a node, from its NodeConfig.
@@ -88,6 +88,7 @@ fn content(config: &NodeConfig) -> NodeContent {
         max_disruption: config.spec.max_disruption,
         active: hash(&config.status.content_hash),
         self_assigned: config.spec.self_assigned,
+        merged: config.status.agent.as_ref().and_then(|agent| Some(agent.activation.as_ref()? == DROP_IN)),
     }
 }
 
@@ -113,10 +114,16 @@ mod tests {
         let object = json!({
             "metadata": {"name": "n1", "uid": "c"},
             "spec": {"contentHash": reviewed.to_string(), "maxDisruption": "drain"},
-            "status": {"config": {}, "contentHash": runs.to_string(), "conditions": conditions},
+            "status": {
+                "config": {},
+                "contentHash": runs.to_string(),
+                "conditions": conditions,
+                "agent": {"version": "1", "heardAt": "2026-11-21T12:00:00Z", "activation": "drop-in"},
+            },
         });
         let state = NodeConfigState::of(serde_json::from_value(object).expect("a NodeConfig"));
         assert_eq!((state.content.assigned, state.content.active), (Some(reviewed), Some(runs)));
+        assert_eq!(state.content.merged, Some(true));
         assert_eq!(state.status_since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T11:01:00Z"));
     }
 }

@@ -350,6 +350,9 @@ impl Checker<'_> {
                 let path = &field.change.path;
                 let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
                 let expected = field.in_effect.iter().map(class).max().unwrap_or(Class::None);
+                // Merged over the node's own configuration, a field that one side omits has an unknown value there.
+                let one_sided = field.change.old.is_some() != field.change.new.is_some();
+                let known = known && !(set.merged && one_sided && field.in_effect.is_empty());
                 let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);
                 self.require(right, subject, format_args!("the risk of {path} differs from the risk table"));
                 // A change without an effect keeps its value, although perhaps in another notation.
@@ -432,8 +435,10 @@ impl Checker<'_> {
                 self.require(allowed, subject, "may be disrupted more or less than its pool allows");
                 self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
                 let runs = node.status.active.as_ref();
-                let needed =
-                    runs.is_some_and(|runs| changes.needing_drain.iter().any(|source| source.names_same(runs)));
+                let is_start = |source: &ConfigSource, merged| {
+                    merged == node.merges() && runs.is_some_and(|runs| source.names_same(runs))
+                };
+                let needed = changes.needing_drain.iter().any(|(source, merged)| is_start(source, *merged));
                 self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(

@@ -198,6 +198,7 @@ fn agent(assigned: Option<u32>, active: u32, most: Option<Class>) -> Node {
         active: Some(hash(active)),
         max_disruption: most,
         self_assigned: false,
+        merged: None,
     };
     Node { content: Some(content), ..on(node("n1", "a"), &target(64)) }
 }

@@ -25,8 +25,13 @@ fn repository(max_pods: u32) -> Desired {
 /// Node with an agent, on the configuration with 64 pods. Its NodeConfig requires and reports these contents.
 fn agent(assigned: Option<u32>, active: Option<u32>) -> Node {
     let hash = |pods: Option<u32>| pods.map(|pods| rendered("a", pods).hash);
-    let content =
-        NodeContent { assigned: hash(assigned), active: hash(active), max_disruption: None, self_assigned: false };
+    let content = NodeContent {
+        assigned: hash(assigned),
+        active: hash(active),
+        max_disruption: None,
+        self_assigned: false,
+        merged: None,
+    };
     Node { content: Some(content), ..on(node("n1", "a"), &rendered("a", 64).source(&namespace())) }
 }
 

@@ -16,7 +16,7 @@ use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::desired::{Pool, PoolTarget};
 use kubelet_config::Minor;
-use kubelet_config::document::{Document, FieldChange, Node as Value, changes};
+use kubelet_config::document::{Document, FieldChange, Node as Value, apply_merge_patch, changes};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
@@ -31,6 +31,9 @@ pub struct ChangeSet {
     pub from: Option<ConfigSource>,
     /// Number of nodes. A node in transition counts for both its configurations.
     pub nodes: usize,
+    /// Whether kubelets merge the configuration over the node's own. A field that only one side of the change names then
+    /// has the node's own value on the other, and its risk is unknown.
+    pub merged: bool,
     /// Whether the current content is known, if only of sampled nodes. If not, every field of the new content is listed
     /// as added.
     pub from_known: bool,
@@ -79,8 +82,21 @@ pub struct Disruption {
     pub unknown: usize,
     /// Whether the highest class exceeds the policy of the pool. Such a plan must not be carried out.
     pub refused: bool,
+    /// Fields whose class exceeds the policy only because the new configuration omits them, by path.
+    pub omitted: Vec<OmittedField>,
     /// Number of nodes whose kubelet sets containers with probes to not ready when it restarts.
     pub unready: usize,
+}
+
+/// A field that nodes run and the new configuration omits, so that it returns to the default.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OmittedField {
+    /// Path of the field.
+    pub path: String,
+    /// The value that the nodes run, in canonical form. Unset if nodes run different ones, or if it may be secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<String>,
 }
 
 impl ChangeSet {
@@ -112,6 +128,7 @@ impl Disruption {
     pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, allowed: Class) -> Self {
         let fields: Vec<&ChangedField> = fields.into_iter().collect();
         let worst = worst(fields.iter().copied());
+        let omitted = omitted_fields(fields.iter().copied().filter(|field| exceeds(field, allowed)));
         let risks = fields.into_iter().filter_map(|field| field.risk.as_ref());
         let state_files: BTreeSet<StateFile> = risks.flat_map(|risk| risk.state_files.iter().copied()).collect();
         Self {
@@ -119,9 +136,33 @@ impl Disruption {
             state_files: state_files.into_iter().collect(),
             unknown: 0,
             refused: worst.is_some_and(|worst| worst > allowed),
+            omitted,
             unready: 0,
         }
     }
+}
+
+/// Reports whether a policy that allows `allowed` refuses the change of a field.
+fn exceeds(field: &ChangedField, allowed: Class) -> bool {
+    field.risk.as_ref().is_some_and(|risk| risk.class > allowed)
+}
+
+/// The omitted ones of these fields, by path.
+fn omitted_fields<'a>(fields: impl Iterator<Item = &'a ChangedField>) -> Vec<OmittedField> {
+    let mut omitted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    for ChangedField { change, old_default, .. } in fields {
+        let Some(old) = change.old.as_deref().or(old_default.as_deref()).filter(|_| change.new.is_none()) else {
+            continue;
+        };
+        let running = Some(old).filter(|old| !old.contains(secrets::NOT_SHOWN));
+        let known = omitted.entry(&change.path).or_insert(running);
+        *known = known.filter(|known| Some(*known) == running);
+    }
+    let field = |(path, running): (&str, Option<&str>)| OmittedField {
+        path: path.to_owned(),
+        running: running.map(str::to_owned),
+    };
+    omitted.into_iter().map(field).collect()
 }
 
 /// The highest class of changed fields; `None` if none has a known class.
@@ -158,6 +199,23 @@ pub fn changed_fields(
     effective::changes(old, new, minors).into_iter().map(field).collect()
 }
 
+/// Returns the changed fields between two configurations that kubelets merge over the node's own. The risk of a field
+/// that only one of them names is unknown, because the node's own value takes its place.
+pub(super) fn overlaid_fields(old: &Document, new: &Document, minors: &BTreeSet<Option<Minor>>) -> Vec<ChangedField> {
+    let overlaid = |field: ChangedField| match (&field.change.old, &field.change.new) {
+        (Some(_), Some(_)) => Some(field),
+        // A default that depends on another field. The node's own value decides.
+        (None, None) => None,
+        _ => Some(without_risk(field.change)),
+    };
+    changed_fields(Some(old), Some(new), minors).into_iter().filter_map(overlaid).collect()
+}
+
+/// Returns what a kubelet runs if this configuration is merged over the one that it runs now.
+pub(super) fn merged_over(running: &Document, overlay: &Document) -> Document {
+    Document { root: apply_merge_patch(Some(running.root.clone()), &overlay.root), syntax: running.syntax }
+}
+
 /// A change of which only one side is known.
 fn without_risk(change: FieldChange) -> ChangedField {
     let change = redacted(change);
@@ -169,8 +227,9 @@ impl PoolPlan {
     /// not depend on the rights of the user and the answers of kubelets.
     #[must_use]
     pub fn disruption_without_samples(&self) -> Disruption {
+        // Without an answer, the risk of a merged configuration may be unknown, too.
         let (sampled, known): (Vec<&ChangeSet>, Vec<&ChangeSet>) =
-            self.changes.iter().partition(|set| set.is_sampled());
+            self.changes.iter().partition(|set| set.is_sampled() || (set.merged && !set.has_risk()));
         let unknown = sampled.into_iter().chain(known.iter().copied().filter(|set| !set.has_risk()));
         let fields = known.iter().flat_map(|set| &set.fields);
         Disruption {
@@ -195,7 +254,7 @@ fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
     let allowed = pool.policy.allow_disruption;
     let mut fields: BTreeMap<&str, Class> = BTreeMap::new();
     for field in pool.changes.iter().flat_map(|set| &set.fields) {
-        if let Some(risk) = field.risk.as_ref().filter(|risk| risk.class > allowed) {
+        if let Some(risk) = field.risk.as_ref().filter(|_| exceeds(field, allowed)) {
             let class = fields.entry(&field.change.path).or_insert(risk.class);
             *class = (*class).max(risk.class);
         }
@@ -205,6 +264,7 @@ fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
         worst,
         allowed,
         fields: fields.into_iter().map(|(path, class)| (path.to_owned(), class)).collect(),
+        omitted: pool.disruption.omitted.clone(),
         state_files: pool.disruption.state_files.clone(),
         rollback: false,
     })
@@ -250,7 +310,7 @@ pub(super) fn assess<'a>(
         PoolTarget::Config(rendered) => Some(&rendered.document),
     };
     let observed = index.observed();
-    let mut groups: BTreeMap<Option<ConfigSource>, Group<'_>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<ConfigSource>, bool), Group<'_>> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
     let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
@@ -258,7 +318,7 @@ pub(super) fn assess<'a>(
         for start in current_configurations(node) {
             replaced.extend(start.clone().filter(|source| has_other_content(node, source, index)));
             let is_asked = observed.running.contains_key(&node.name) && sample::runs(node, start.as_ref());
-            let group = groups.entry(start).or_default();
+            let group = groups.entry((start, node.merges())).or_default();
             group.nodes += 1;
             group.minors.insert(known_minor(node));
             group.asked.extend(is_asked.then_some(node));
@@ -266,18 +326,22 @@ pub(super) fn assess<'a>(
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
-        .map(|(from, Group { nodes, minors, asked })| {
+        .map(|((from, merged), Group { nodes, minors, asked })| {
             // A ConfigMap with other content does not show what the nodes run.
             let known = from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));
-            let answers = match (&old, new) {
-                (None, Some(_)) => sample::changes_of(asked.into_iter(), observed, new),
+            let fields = match (&old, new) {
+                (Some(old), Some(new)) if merged => overlaid_fields(old, new, &minors),
+                _ => changed_fields(old.as_ref(), new, &minors),
+            };
+            let is_unknown = old.is_none() || fields.iter().any(|field| field.risk.is_none());
+            let answers = match new {
+                Some(_) if is_unknown => sample::changes_of(asked.into_iter(), observed, old.as_ref(), new),
                 _ => None,
             };
             let (sampled, sample) = answers.map_or((None, None), |(fields, sample)| (fields, Some(sample)));
             let from_known = old.is_some() || sampled.is_some();
-            let fields = sampled.unwrap_or_else(|| changed_fields(old.as_ref(), new, &minors));
-            ChangeSet { from, nodes, from_known, sample, fields }
+            ChangeSet { from, nodes, merged, from_known, sample, fields: sampled.unwrap_or(fields) }
         })
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
@@ -302,11 +366,11 @@ pub(super) fn has_other_content(node: &Node, source: &ConfigSource, index: &Conf
 /// Sets on each step whose node can be rolled back: the disruption of the rollback, if the policy does not allow it, and
 /// whether the rollback needs a drain.
 pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
-    let needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = sets
-        .iter()
-        .filter(|set| !set.is_sampled())
-        .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(rollback_class).max()))
-        .collect();
+    let mut needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = BTreeMap::new();
+    for set in sets.iter().filter(|set| !set.is_sampled()) {
+        let class = needs.entry(set.from.as_ref()).or_default();
+        *class = (*class).max(set.fields.iter().filter_map(rollback_class).max());
+    }
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
         let from = step.assignment.from.as_ref().map(without_version);
         let class = needs.get(&from.as_ref()).copied().flatten();
@@ -347,11 +411,14 @@ fn risk_of(path: &str, pair: &ValueChange, old: &Document, new: &Document) -> Ri
     risk
 }
 
+/// Maximum number of omitted fields that a fix lists.
+const MAX_LISTED_FIELDS: usize = 5;
+
 /// Fix for a refused change.
 #[must_use]
-pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
-    let (alternative, drain) = (alternative(worst), drain(worst, state_files));
-    format!("{alternative}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml{drain}")
+pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile], omitted: &[OmittedField]) -> String {
+    let (name, alternative, drain) = (name_fields(omitted), alternative(worst), drain(worst, state_files));
+    format!("{name}{alternative}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml{drain}")
 }
 
 /// Fix for a refused rollback, which an option of the command can allow. Not even this option allows
@@ -359,13 +426,29 @@ pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
 #[must_use]
 pub fn rollback_fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
     if worst == Class::Never {
-        return fix(pool, worst, state_files);
+        return fix(pool, worst, state_files, &[]);
     }
     let (alternative, drain) = (alternative(worst), drain(worst, state_files));
     format!(
         "{alternative}pass --allow-disruption {worst} --reason TEXT{drain}; `nodecfg rollback {pool} --dry-run -v` shows \
          each field"
     )
+}
+
+/// Fix for fields that the configuration omits: naming them keeps what the nodes run. Ends before an alternative.
+fn name_fields(omitted: &[OmittedField]) -> String {
+    if omitted.is_empty() {
+        return String::new();
+    }
+    let line = |field: &OmittedField| match &field.running {
+        Some(running) => format!("{}: {running}", field.path),
+        None => field.path.clone(),
+    };
+    let mut lines: Vec<String> = omitted.iter().take(MAX_LISTED_FIELDS).map(line).collect();
+    if omitted.len() > MAX_LISTED_FIELDS {
+        lines.push(format!("{} more", omitted.len() - MAX_LISTED_FIELDS));
+    }
+    format!("write {}, which the configuration omits, to keep what the nodes run; or ", lines.join(", "))
 }
 
 /// What to do instead of the change, or to accept.

@@ -313,3 +313,94 @@ fn checker_rejects_understated_risk() {
         assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
     }
 }
+
+#[test]
+fn fix_of_an_omitted_field_is_to_name_it() {
+    let help = |from: &str, wanted: &str| {
+        let plan = planned(&wants(wanted, Class::Restart), &cluster([runs("n1", from)], &[from]));
+        plan.refusals().first().map(super::Problem::help).expect("a refusal")
+    };
+    let replace = "or create new nodes with this configuration, or set spec.rollout.allowDisruption: replace in \
+                   pools/a/pool.yaml, which drains each node first";
+    assert_eq!(
+        help("cgroupDriver: systemd", "maxPods: 200"),
+        format!("write cgroupDriver: systemd, which the configuration omits, to keep what the nodes run; {replace}")
+    );
+    assert_eq!(
+        help("cgroupDriver: systemd\ncgroupRoot: /x\nhairpinMode: none", "hairpinMode: hairpin-veth"),
+        format!(
+            "write cgroupDriver: systemd, cgroupRoot: /x, which the configuration omits, to keep what the nodes run; \
+             {replace}"
+        )
+    );
+    assert!(help("hairpinMode: none", "hairpinMode: hairpin-veth").starts_with("create new nodes"));
+
+    // Nodes with different values: none of them is right for all.
+    let (one, other) = ("cgroupRoot: /x", "cgroupRoot: /y");
+    let mixed = cluster([runs("n1", one), runs("n2", other)], &[one, other]);
+    let plan = planned(&wants("maxPods: 200", Class::Restart), &mixed);
+    assert!(plan.refusals()[0].help().starts_with("write cgroupRoot, which the configuration omits, "));
+}
+
+/// Changes of field reports, from one configuration to another, with class and state files.
+#[test]
+fn reported_changes_have_their_class_and_state_files() {
+    let strict = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\ncpuManagerPolicyOptions: {strict-cpu-reservation: \
+                  \"true\"}";
+    let loose = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1";
+    let more = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-2";
+    let full =
+        "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\ncpuManagerPolicyOptions: {full-pcpus-only: \"true\"}";
+    let numa = "memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]";
+    let (cpu, memory) = (StateFile::CpuManagerState, StateFile::MemoryManagerState);
+    for (from, to, class, files) in [
+        ("cpuManagerPolicy: none", "cpuManagerPolicy: static", Class::Drain, vec![cpu]),
+        ("memoryManagerPolicy: None", numa, Class::Drain, vec![memory]),
+        (loose, strict, Class::Drain, vec![cpu]),
+        (loose, full, Class::Drain, vec![cpu]),
+        (loose, more, Class::Drain, vec![cpu]),
+        // Without the static policy no state depends on the CPUs.
+        ("reservedSystemCPUs: 0-1", "reservedSystemCPUs: 0-2", Class::Drain, vec![]),
+        ("maxPods: 110", "maxPods: 20", Class::Drain, vec![]),
+        ("podPidsLimit: 4096", "podPidsLimit: 4096\nmaxPods: 20", Class::Drain, vec![]),
+        ("staticPodPath: /etc/kubernetes/manifests", "staticPodPath: /srv/manifests", Class::Replace, vec![]),
+    ] {
+        for (from, to) in [(from, to), (to, from)] {
+            let found = disruption(to, Class::Never, &cluster([runs("n1", from)], &[from]));
+            let raised = from == "maxPods: 20" || from.ends_with("maxPods: 20");
+            let class = if raised { Class::Restart } else { class };
+            assert_eq!((found.worst, &found.state_files), (Some(class), &files), "{from} to {to}");
+        }
+    }
+    let path = "staticPodPath: /etc/kubernetes/manifests";
+    assert_eq!(
+        disruption("maxPods: 110", Class::Never, &cluster([runs("n1", path)], &[path])).worst,
+        Some(Class::Replace)
+    );
+}
+
+#[test]
+fn plan_warns_of_static_pods_that_a_change_stops() {
+    let warnings = |from: &str, to: &str| {
+        let plan = planned(&wants(to, Class::Replace), &cluster([runs("n1", from)], &[from]));
+        let found = plan.findings.iter().filter(|finding| finding.code == "static-pods-stopped");
+        found.map(|finding| (finding.message.clone(), finding.help.clone().unwrap_or_default())).collect::<Vec<_>>()
+    };
+    let path = "staticPodPath: /etc/kubernetes/manifests";
+    let end = "kubelets stop the static pods that run from there, on control-plane nodes the API server and etcd, and a \
+               drain moves none of them";
+    let help = "write staticPodPath: /etc/kubernetes/manifests, or create new nodes with this configuration";
+    assert_eq!(
+        warnings(path, "maxPods: 64"),
+        [(
+            format!("pool a: the configuration omits staticPodPath, which is /etc/kubernetes/manifests now: {end}"),
+            help.to_owned()
+        )]
+    );
+    assert_eq!(
+        warnings(path, "staticPodPath: /srv"),
+        [(format!("pool a: staticPodPath changes from /etc/kubernetes/manifests to /srv: {end}"), help.to_owned())]
+    );
+    assert_eq!(warnings("maxPods: 64", path), []);
+    assert_eq!(warnings(path, &format!("{path}\nmaxPods: 64")), []);
+}

@@ -151,6 +151,7 @@ fn node_that_runs_other_content_than_its_config_map_is_drained() {
             active: Some(hash(active)),
             max_disruption: None,
             self_assigned: false,
+            merged: None,
         };
         step(DNS, Node { content: Some(content), ..runs(NONE) }).drain
     };
@@ -166,6 +167,7 @@ fn undrained_assignment_is_complete_with_the_class_restart() {
             active: Some(hash(NONE)),
             max_disruption: Some(allowed),
             self_assigned: false,
+            merged: None,
         };
         step(DNS, Node { source: Some(source(DNS)), content: Some(content), ..runs(NONE) }).action
     };
@@ -175,8 +177,13 @@ fn undrained_assignment_is_complete_with_the_class_restart() {
 
 #[test]
 fn added_hash_allows_no_disruption_that_needs_a_drain() {
-    let content =
-        NodeContent { assigned: None, active: Some(hash(STATIC)), max_disruption: None, self_assigned: false };
+    let content = NodeContent {
+        assigned: None,
+        active: Some(hash(STATIC)),
+        max_disruption: None,
+        self_assigned: false,
+        merged: None,
+    };
     let agent = Node { content: Some(content), ..runs(STATIC) };
     let plan = planned(&wants(STATIC, Class::Drain), &cluster(agent));
     let added = plan.pools[0].left_alone[0].adds_hash.as_ref().expect("adds the hash");

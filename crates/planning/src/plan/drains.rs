@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
-use super::disruption::{changed_fields, current_configurations, has_other_content, worst};
+use super::disruption::{changed_fields, current_configurations, has_other_content, overlaid_fields, worst};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
-use crate::desired::{Pool, PoolTarget};
+use crate::desired::{Pool, PoolTarget, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
@@ -19,10 +19,10 @@ use nodecfg_contract::observed::{Drain, Node, Observed};
 pub(super) struct DrainNeeds<'a> {
     pool: &'a Pool,
     index: &'a ConfigMapIndex<'a>,
-    /// Whether the riskiest answer of the pool's kubelets on their local configuration needs a drain. `None` without an
-    /// answer.
-    sampled: Option<bool>,
-    known: RefCell<BTreeMap<(ConfigSource, Option<Minor>), DrainNeed>>,
+    /// Whether the riskiest answer of the pool's kubelets on a configuration that the plan does not know needs a drain. No
+    /// entry without an answer.
+    sampled: BTreeMap<Option<ConfigSource>, bool>,
+    known: RefCell<BTreeMap<(ConfigSource, Option<Minor>, bool), DrainNeed>>,
 }
 
 /// Whether a node is drained before its assignment, and why.
@@ -49,7 +49,18 @@ impl<'a> DrainNeeds<'a> {
         nodes: impl IntoIterator<Item = &'a Node>,
         index: &'a ConfigMapIndex<'a>,
     ) -> Self {
-        let sampled = if pool.policy.drains_nodes() { sampled(pool, nodes, index) } else { None };
+        let mut asked: BTreeMap<Option<ConfigSource>, Vec<&Node>> = BTreeMap::new();
+        for node in nodes.into_iter().filter(|node| index.observed().running.contains_key(&node.name)) {
+            for start in current_configurations(node).into_iter().filter(|from| is_sampled(node, from.as_ref())) {
+                asked.entry(start).or_default().push(node);
+            }
+        }
+        asked.retain(|_, _| pool.policy.drains_nodes());
+        let needs = |(from, nodes): (Option<ConfigSource>, Vec<&Node>)| {
+            let needs = sampled(pool, nodes, from.as_ref(), index)?;
+            Some((from, needs))
+        };
+        let sampled = asked.into_iter().filter_map(needs).collect();
         Self { pool, index, sampled, known: RefCell::default() }
     }
 
@@ -62,34 +73,65 @@ impl<'a> DrainNeeds<'a> {
 
     fn needs(&self, node: &Node, from: Option<ConfigSource>) -> DrainNeed {
         let PoolTarget::Config(rendered) = &self.pool.target else { return DrainNeed::Unknown };
-        let Some(source) = from.filter(|source| !has_other_content(node, source, self.index)) else {
-            // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this
-            // node, so it counts only where an agent compares again, and refuses.
-            return match sampled(self.pool, std::iter::once(node), self.index) {
-                Some(needs_drain) => DrainNeed::of_change(needs_drain),
-                None if node.content.is_some() && self.sampled == Some(false) => DrainNeed::None,
-                None => DrainNeed::Unknown,
-            };
-        };
-        let key = (source, known_minor(node));
+        let source = from.clone().filter(|source| !has_other_content(node, source, self.index));
+        let known = source.as_ref().map(|source| self.known(node, source, rendered));
+        if let Some(known) = known.filter(|known| *known != DrainNeed::Unknown || !node.merges()) {
+            return known;
+        }
+        // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this node, so
+        // it counts only where an agent compares again, and refuses.
+        let from = if node.merges() { from } else { None };
+        let own = Some(from.as_ref()).filter(|from| is_sampled(node, *from));
+        match own.and_then(|from| sampled(self.pool, std::iter::once(node), from, self.index)) {
+            Some(needs_drain) => DrainNeed::of_change(needs_drain),
+            None if node.content.is_some() && self.sampled.get(&from) == Some(&false) => DrainNeed::None,
+            None => DrainNeed::Unknown,
+        }
+    }
+
+    /// Whether a change from this ConfigMap needs a drain.
+    fn known(&self, node: &Node, source: &ConfigSource, rendered: &Rendered) -> DrainNeed {
+        let key = (source.clone(), known_minor(node), node.merges());
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
-        let needs = self.index.document(&key.0).map_or(DrainNeed::Unknown, |old| {
-            let fields = changed_fields(Some(&old), Some(&rendered.document), &BTreeSet::from([key.1]));
-            DrainNeed::of_change(worst(&fields) >= Some(Class::Drain))
+        let needs = self.index.document(source).map_or(DrainNeed::Unknown, |old| {
+            let (new, minors) = (&rendered.document, BTreeSet::from([key.1]));
+            let fields = match key.2 {
+                true => overlaid_fields(&old, new, &minors),
+                false => changed_fields(Some(&old), Some(new), &minors),
+            };
+            match DrainNeed::of_change(worst(&fields) >= Some(Class::Drain)) {
+                DrainNeed::None if fields.iter().any(|field| field.risk.is_none()) => DrainNeed::Unknown,
+                needs => needs,
+            }
         });
         self.known.borrow_mut().insert(key, needs);
         needs
     }
 }
 
-/// Whether the riskiest answer of these nodes on their local configuration needs a drain. `None` without an answer.
-fn sampled<'a>(pool: &Pool, nodes: impl IntoIterator<Item = &'a Node>, index: &ConfigMapIndex<'_>) -> Option<bool> {
+/// Reports whether the answer of a node's kubelet tells what a change of this configuration needs: the local one, or one
+/// that is merged over the node's own.
+fn is_sampled(node: &Node, from: Option<&ConfigSource>) -> bool {
+    sample::runs(node, from) && (from.is_none() || node.merges())
+}
+
+/// Whether the riskiest answer of these nodes needs a drain. `None` without an answer, and if it leaves the risk of a field
+/// unknown.
+fn sampled<'a>(
+    pool: &Pool,
+    nodes: impl IntoIterator<Item = &'a Node>,
+    from: Option<&ConfigSource>,
+    index: &ConfigMapIndex<'_>,
+) -> Option<bool> {
     let PoolTarget::Config(rendered) = &pool.target else { return None };
-    let asked = nodes.into_iter().filter(|node| sample::runs(node, None));
-    let (fields, _) = sample::changes_of(asked, index.observed(), Some(&rendered.document))?;
-    Some(worst(&fields?) >= Some(Class::Drain))
+    let assigned = from.and_then(|source| index.document(source));
+    let (fields, _) =
+        sample::changes_of(nodes.into_iter(), index.observed(), assigned.as_ref(), Some(&rendered.document))?;
+    let fields = fields?;
+    let needs_drain = worst(&fields) >= Some(Class::Drain);
+    (needs_drain || fields.iter().all(|field| field.risk.is_some())).then_some(needs_drain)
 }
 
 /// Drain of a node by this fleet.

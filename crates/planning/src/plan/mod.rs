@@ -77,7 +77,7 @@ pub use decide::{
     CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
     present_state,
 };
-pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix, rollback_fix};
+pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, fix, rollback_fix};
 pub use id::PlanId;
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};

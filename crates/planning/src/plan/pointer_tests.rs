@@ -75,7 +75,7 @@ fn waits_for_canaries_that_soak_again() {
 /// Node whose own agent assigned the target, because the node joined with it.
 fn joined(name: &str) -> Node {
     let hash = Some(rendered("a", 64).hash);
-    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true };
+    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, merged: None };
     Node { content: Some(content), ..converged(name) }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::disruption;
+use super::disruption::{self, OmittedField};
 use super::selection::{NearLabel, correct_label};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
@@ -140,6 +140,9 @@ pub enum Problem {
         allowed: Class,
         /// Fields above that class, by path.
         fields: Vec<(String, Class)>,
+        /// Those of them that the configuration omits, by path.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        omitted: Vec<OmittedField>,
         /// State files that must be deleted before the kubelet starts again.
         state_files: Vec<StateFile>,
         /// Whether the change is a rollback, which an option of the command can allow.
@@ -224,7 +227,9 @@ impl Problem {
             Self::TooDisruptive { pool, worst, state_files, rollback: true, .. } => {
                 disruption::rollback_fix(pool, *worst, state_files)
             }
-            Self::TooDisruptive { pool, worst, state_files, .. } => disruption::fix(pool, *worst, state_files),
+            Self::TooDisruptive { pool, worst, state_files, omitted, .. } => {
+                disruption::fix(pool, *worst, state_files, omitted)
+            }
             Self::Refused { kubelets, .. } => {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
                 format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))

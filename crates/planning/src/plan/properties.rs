@@ -76,7 +76,8 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8)) -> NodeContent {
     let hash =
         |number: u8| [None, Some(64), Some(110), Some(5)][usize::from(number)].map(|pods| rendered(pool, pods).hash);
     let max_disruption = [None, Some(Class::None), Some(Class::Drain), Some(Class::Replace)][usize::from(most)];
-    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned: false }
+    let merged = [None, Some(false), Some(true), Some(true)][usize::from(active)];
+    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned: false, merged }
 }
 
 prop_compose! {
@@ -137,8 +138,9 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 active: pool.target.hash(),
                 max_disruption: Some(step.assignment.max_disruption.min(Class::Replace)),
                 self_assigned: false,
+                merged: None,
             };
-            let content = moved.content.map(|_| written);
+            let content = moved.content.map(|before| NodeContent { merged: before.merged, ..written });
             after.nodes.insert(step.node.clone(), Node { content, ..moved });
         }
         for (name, added) in pool.added_hashes() {

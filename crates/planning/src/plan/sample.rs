@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields, worst};
+use super::disruption::{ChangedField, changed_fields, merged_over, overlaid_fields, worst};
 use super::verdicts::known_minor;
-use super::{Action, Plan};
+use super::{Action, ChangeSet, Plan};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use nodecfg_contract::ConfigSource;
@@ -42,20 +42,20 @@ pub struct Sample {
 }
 
 /// Nodes to ask for the configuration that they run, ordered by name: Ready nodes that the plan assigns, whose kubelet
-/// version is known and whose current configuration is unknown.
+/// version is known and whose current configuration, or the risk of its change, is unknown.
 #[must_use]
 pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
     type Group<'a> = (&'a PoolName, Option<&'a ConfigSource>, Minor);
     let mut groups: BTreeMap<Group<'_>, Vec<&NodeName>> = BTreeMap::new();
     for pool in plan.pools.iter().filter(|pool| pool.target.source().is_some()) {
-        let unknown: Vec<&Option<ConfigSource>> =
-            pool.changes.iter().filter(|set| !set.from_known).map(|set| &set.from).collect();
+        let unknown: Vec<&ChangeSet> = pool.changes.iter().filter(|set| !set.has_risk()).collect();
         let assigned = pool.steps().filter(|step| step.action == Action::Assign);
         for node in assigned.filter_map(|step| observed.nodes.get(&step.node)) {
-            let Some(from) = unknown.iter().find(|from| runs(node, from.as_ref())) else { continue };
+            let is_start = |set: &&&ChangeSet| set.merged == node.merges() && runs(node, set.from.as_ref());
+            let Some(from) = unknown.iter().find(is_start).map(|set| set.from.as_ref()) else { continue };
             // The defaults of other versions are unknown, and a kubelet that is down does not answer.
             let Some(minor) = known_minor(node).filter(|_| node.ready == Readiness::Ready) else { continue };
-            groups.entry((&pool.name, from.as_ref(), minor)).or_default().push(&node.name);
+            groups.entry((&pool.name, from, minor)).or_default().push(&node.name);
         }
     }
     let spread: Vec<Vec<&NodeName>> = groups
@@ -84,10 +84,12 @@ pub(super) fn runs(node: &Node, from: Option<&ConfigSource>) -> bool {
     }
 }
 
-/// Changed fields of a group of nodes according to the answers of some of them. `None` if none was asked.
+/// Changed fields of a group of nodes according to the answers of some of them. `None` if none was asked. `assigned`:
+/// the configuration of their assignment, if known.
 pub(super) fn changes_of<'a>(
     nodes: impl Iterator<Item = &'a Node>,
     observed: &Observed,
+    assigned: Option<&Document>,
     new: Option<&Document>,
 ) -> Option<(Option<Vec<ChangedField>>, Sample)> {
     let mut sample = Sample { asked: 0, read: 0, same: 0, unread: None };
@@ -95,7 +97,7 @@ pub(super) fn changes_of<'a>(
     for node in nodes {
         let Some(answer) = observed.running.get(&node.name) else { continue };
         sample.asked += 1;
-        match fields_of(node, answer, new) {
+        match fields_of(node, answer, assigned, new) {
             Ok(fields) => {
                 sample.read += 1;
                 match found.iter_mut().find(|(known, _)| *known == fields) {
@@ -115,14 +117,27 @@ pub(super) fn changes_of<'a>(
     (sample.asked > 0).then_some((riskiest.map(|(fields, _)| fields), sample))
 }
 
-fn fields_of(node: &Node, answer: &RunningConfig, new: Option<&Document>) -> Result<Vec<ChangedField>, UnreadReason> {
+fn fields_of(
+    node: &Node,
+    answer: &RunningConfig,
+    assigned: Option<&Document>,
+    new: Option<&Document>,
+) -> Result<Vec<ChangedField>, UnreadReason> {
     let text = match answer {
         RunningConfig::Read(text) => text,
         RunningConfig::Unread(reason) => return Err(*reason),
     };
     let old = Document::parse("configz", text).document.filter(|document| document.root.mapping().is_some());
     let old = old.ok_or(UnreadReason::Unusable)?;
-    let mut fields = changed_fields(Some(&old), new, &[known_minor(node)].into_iter().collect());
+    let minors = [known_minor(node)].into_iter().collect();
+    let merged = new.filter(|_| node.merges()).map(|new| merged_over(&old, new));
+    let mut fields = changed_fields(Some(&old), merged.as_ref().or(new), &minors);
+    if let (Some(assigned), Some(new)) = (assigned, new.filter(|_| node.merges())) {
+        // What the configuration no longer names returns to the node's own value, which the kubelet does not show.
+        let removed = overlaid_fields(assigned, new, &minors).into_iter().filter(|field| field.change.new.is_none());
+        fields.extend(removed);
+        fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
+    }
     // A kubelet returns all fields, also those that it has by default: a missing one is no change.
     fields.retain(|field| !field.no_effect || field.change.new.is_some());
     if fields.len() > MAX_FIELDS { Err(UnreadReason::Unusable) } else { Ok(fields) }

@@ -160,7 +160,8 @@ fn rollback_to_replaced_content_needs_what_it_needs_without_a_sample() {
     let mut cluster = local(0, "v1.36.2");
     add_known(&mut cluster, "n01", "maxPods: 64");
     let other = Some(config("maxPods: 65").hash);
-    let content = NodeContent { assigned: other, active: other, max_disruption: None, self_assigned: false };
+    let content =
+        NodeContent { assigned: other, active: other, max_disruption: None, self_assigned: false, merged: None };
     cluster.nodes.get_mut(&node_name("n01")).unwrap().content = Some(content);
     answer(&mut cluster, &[("n01", Ok("maxPods: 110"))]);
     let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
@@ -253,4 +254,91 @@ fn saved_plan_does_not_depend_on_samples() {
     assert_eq!(risk(&cluster), (None, 3));
     answer(&mut cluster, &[("n01", Ok("maxPods: 64"))]);
     assert_eq!(risk(&cluster), (None, 3));
+}
+
+/// The node with an agent that writes drop-ins.
+fn dropping_in(node: Node) -> Node {
+    let content = Some(NodeContent { merged: Some(true), ..node.content.unwrap_or_default() });
+    Node { content, ..node }
+}
+
+/// Paths of the changed fields of the only set, each with its class, and whether the set has a risk.
+fn changed(cluster: &Observed, wanted: &str) -> (Vec<(String, Option<Class>)>, bool) {
+    let plan = planned(&wants(wanted, Class::Restart), cluster);
+    let [set] = &plan.pools[0].changes[..] else { panic!("{:?}", plan.pools[0].changes) };
+    let class = |field: &super::ChangedField| field.risk.as_ref().map(|risk| risk.class);
+    (set.fields.iter().map(|field| (field.change.path.clone(), class(field))).collect(), set.has_risk())
+}
+
+#[test]
+fn drop_in_is_merged_over_what_its_kubelet_runs() {
+    let own = "cgroupDriver: systemd\ncgroupRoot: /x\nevictionHard: {memory.available: 1Gi}";
+    let mut file = local(1, "v1.36.2");
+    answer(&mut file, &[("n01", Ok(own))]);
+    let mut drop_in = file.clone();
+    for node in drop_in.nodes.values_mut() {
+        *node = dropping_in(node.clone());
+    }
+    let wanted = "maxPods: 200\nevictionHard: {memory.available: 500Mi}";
+    let refused = |cluster: &Observed| planned(&wants(wanted, Class::Restart), cluster).refusals().len();
+    assert_eq!((refused(&file), refused(&drop_in)), (1, 0));
+    let restart = |path: &str| (path.to_owned(), Some(Class::Restart));
+    assert_eq!(
+        changed(&drop_in, wanted),
+        (vec![restart("evictionHard[\"memory.available\"]"), restart("maxPods")], true),
+        "the other fields stay"
+    );
+    // A value that it names is compared as everywhere.
+    assert_eq!(changed(&drop_in, "cgroupRoot: /y").0, [("cgroupRoot".to_owned(), Some(Class::Replace))]);
+}
+
+#[test]
+fn fields_that_one_drop_in_names_alone_have_an_unknown_risk() {
+    let mut cluster = observed([]);
+    let (before, wanted) = ("maxPods: 64\ncgroupRoot: /x", "maxPods: 200\ncgroupDriver: systemd");
+    add_known(&mut cluster, "n01", before);
+    for node in cluster.nodes.values_mut() {
+        *node = dropping_in(Node { ready: Readiness::Ready, ..node.clone() });
+    }
+    let known = ("maxPods".to_owned(), Some(Class::Restart));
+    let (driver, root) = (("cgroupDriver".to_owned(), None), ("cgroupRoot".to_owned(), None));
+    assert_eq!(changed(&cluster, wanted), (vec![driver, root.clone(), known.clone()], false));
+    let plan = planned(&wants(wanted, Class::Restart), &cluster);
+    assert_eq!((plan.refusals(), plan.pools[0].disruption.unknown), (vec![], 1));
+    assert_eq!(nodes_to_sample(&plan, &cluster), [node_name("n01")]);
+    let saved = plan.pools[0].disruption_without_samples();
+
+    // The kubelet shows the own value of an added field, and none of a removed one.
+    answer(&mut cluster, &[("n01", Ok("maxPods: 64\ncgroupRoot: /x\ncgroupDriver: systemd"))]);
+    assert_eq!(changed(&cluster, wanted), (vec![root, known], false));
+    let plan = planned(&wants(wanted, Class::Restart), &cluster);
+    assert_eq!(plan.pools[0].disruption_without_samples(), saved, "a saved plan does not depend on the answer");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 64\ncgroupRoot: /x\ncgroupDriver: cgroupfs"))]);
+    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
+
+    // Fields that both name need no question.
+    let both = planned(&wants("maxPods: 200\ncgroupRoot: /x", Class::Restart), &cluster);
+    assert_eq!((nodes_to_sample(&both, &cluster), both.pools[0].disruption.unknown), (vec![], 0));
+}
+
+#[test]
+fn drop_in_is_drained_for_what_its_kubelet_shows() {
+    let drains = |answered: Option<&str>, wanted: &str| {
+        let mut cluster = observed([]);
+        add_known(&mut cluster, "n01", "maxPods: 64");
+        add_known(&mut cluster, "n02", "maxPods: 64");
+        for node in cluster.nodes.values_mut() {
+            *node = dropping_in(Node { ready: Readiness::Ready, ..node.clone() });
+        }
+        if let Some(fields) = answered {
+            answer(&mut cluster, &[("n01", Ok(fields))]);
+        }
+        planned(&wants(wanted, Class::Drain), &cluster).pools[0].drains()
+    };
+    let pids = "maxPods: 64\npodPidsLimit: 4096";
+    assert_eq!(drains(None, pids), 2, "the own value is unknown");
+    assert_eq!(drains(Some("maxPods: 64\npodPidsLimit: 4096"), pids), 0, "kubelets run it already");
+    assert_eq!(drains(Some("maxPods: 64"), pids), 2);
+    assert_eq!(drains(None, "maxPods: 200"), 0);
+    assert_eq!(drains(None, "maxPods: 20"), 2);
 }

@@ -5,6 +5,7 @@ use super::disruption::ChangedField;
 use crate::desired::Pool;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
+use kubelet_config::secrets::NOT_SHOWN;
 
 /// The fields that name the static pods of a node.
 const FIELDS: [&str; 2] = ["staticPodPath", "staticPodURL"];
@@ -28,11 +29,13 @@ pub fn static_pods_warning<'f>(pool: &Pool, fields: impl IntoIterator<Item = &'f
          etcd, and a drain moves none of them",
         pool.name
     );
+    // A redacted value is no value to write.
+    let kept = if old.contains(NOT_SHOWN) { path.clone() } else { format!("{path}: {old}") };
     let place = change.place.clone().unwrap_or_else(|| pool.place.clone());
     Some(
         Finding::warning("static-pods-stopped", message)
             .at(place)
             .field(path)
-            .help(format!("write {path}: {old}, or create new nodes with this configuration")),
+            .help(format!("write {kept}, or create new nodes with this configuration")),
     )
 }

@@ -18,10 +18,11 @@ use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
+use nodecfg_agent::content::merged_text;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
-use nodecfg_agent::placement::Placement;
+use nodecfg_agent::placement::{DROP_IN_NAME, Placement};
 use nodecfg_agent::runtime::Paths;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -34,9 +35,17 @@ pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
 const ROOT: &str = "/var/lib/kubelet";
 /// Folder of the agent's state.
 const FOLDER: &str = "/var/lib/nodecfg";
+/// Folder of the kubelet's drop-ins (`--config-dir`).
+pub(crate) const CONFIG_DIR: &str = "/etc/kubernetes/kubelet.conf.d";
+
 /// Paths that the agent is started with.
-pub(super) fn paths() -> Paths {
-    Paths { folder: FOLDER.into(), placement: Placement::File { config: CONFIG_FILE.into() } }
+fn paths(drop_in: bool) -> Paths {
+    let config = CONFIG_FILE.into();
+    let placement = match drop_in {
+        true => Placement::DropIn { config_dir: CONFIG_DIR.into(), config: Some(config) },
+        false => Placement::File { config },
+    };
+    Paths { folder: FOLDER.into(), placement }
 }
 
 /// Mutable state of a host.
@@ -61,6 +70,8 @@ pub(super) struct HostOptions {
     pub(super) local_config: Option<String>,
     /// Configuration that the host has booted with.
     pub(super) booted: Option<BootedConfig>,
+    /// Whether the agent writes drop-ins.
+    pub(super) drop_in: bool,
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
@@ -74,6 +85,8 @@ pub(super) struct HostOptions {
 #[derive(Debug)]
 pub(super) struct SimHost {
     pub(super) name: NodeName,
+    /// Paths that the agent is started with.
+    pub(super) paths: Paths,
     pub(super) disk: MemoryDisk,
     pub(super) clock: ScaledClock,
     version: Option<KubeletVersion>,
@@ -82,8 +95,8 @@ pub(super) struct SimHost {
     changed: watch::Sender<()>,
 }
 
-/// Puts a configuration in place as `nodecfg-agent boot` does. Returns it, or `None` if the boot failed.
-fn boot(disk: &MemoryDisk, booted: BootedConfig, version: Option<KubeletVersion>, now: Timestamp) -> Option<String> {
+/// Puts a configuration in place as `nodecfg-agent boot` does, if it can.
+fn boot(disk: &MemoryDisk, paths: &Paths, booted: BootedConfig, version: Option<KubeletVersion>, now: Timestamp) {
     let mut source = ConfigSource::config_map(&booted.namespace, &booted.config_map, KUBELET_KEY);
     if let Some(map) = source.config_map_mut() {
         map.uid = Some("pointer".to_owned());
@@ -91,11 +104,20 @@ fn boot(disk: &MemoryDisk, booted: BootedConfig, version: Option<KubeletVersion>
     }
     let hash = ContentHash::of(booted.kubelet.as_bytes());
     let offer = Offer { source, hash, kubelet: booted.kubelet };
-    let pool = PoolName::new(booted.pool).ok()?;
-    let boot = Boot { paths: paths(), root: ROOT.into() };
-    let done = boot.install(disk, &offer, &pool, version, now);
-    done.inspect_err(|error| tracing::warn!("a simulated node did not boot with its configuration: {error}")).ok()?;
-    Some(offer.kubelet)
+    let Ok(pool) = PoolName::new(booted.pool) else { return };
+    let boot = Boot { paths: paths.clone(), root: ROOT.into() };
+    if let Err(error) = boot.install(disk, &offer, &pool, version, now) {
+        tracing::warn!("a simulated node did not boot with its configuration: {error}");
+    }
+}
+
+/// Content that the kubelet loads: its configuration file, and the drop-in merged over it. Empty without a file.
+fn loaded(disk: &MemoryDisk) -> Text {
+    let config = disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]));
+    let Some(drop_in) = disk.content(&Path::new(CONFIG_DIR).join(DROP_IN_NAME)) else { return config };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let own = text(&drop_in);
+    merged_text(&[text(&config)], &own).unwrap_or(own).into_bytes().into()
 }
 
 impl SimHost {
@@ -104,12 +126,17 @@ impl SimHost {
         let disk = MemoryDisk::new();
         let local = options.local_config.as_deref().unwrap_or(LOCAL_CONFIG).as_bytes();
         disk.put(Path::new(CONFIG_FILE), local, 0o644);
+        let paths = paths(options.drop_in);
+        if options.drop_in {
+            // A folder without the agent's file. The kubelet reads no hidden file.
+            disk.put(&Path::new(CONFIG_DIR).join(".keep"), &[], 0o644);
+        }
         let now = options.clock.now();
-        let running = match options.booted.and_then(|booted| boot(&disk, booted, options.version, now)) {
-            Some(kubelet) => kubelet.into_bytes(),
-            None => local.to_vec(),
-        };
-        let process = Process::new(running.as_slice().into(), options.fault, options.heartbeat, options.rng, now);
+        if let Some(booted) = options.booted {
+            boot(&disk, &paths, booted, options.version, now);
+        }
+        let running = loaded(&disk);
+        let process = Process::new(Arc::clone(&running), options.fault, options.heartbeat, options.rng, now);
         let inner = Inner {
             process,
             restarts: 0,
@@ -120,6 +147,7 @@ impl SimHost {
         };
         let host = Self {
             name: options.name,
+            paths,
             disk,
             clock: options.clock,
             version: options.version,
@@ -232,9 +260,9 @@ impl SimHost {
         (writes, inner.process.wake())
     }
 
-    /// Content of the configuration file; empty if the file is missing.
+    /// Content that the kubelet loads when it starts.
     fn config_text(&self) -> Text {
-        self.disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]))
+        loaded(&self.disk)
     }
 
     /// Starts the kubelet, as the service manager does.

@@ -14,6 +14,7 @@ mod node;
 mod process;
 
 pub use handle::{Agents, Options};
+pub(crate) use host::CONFIG_DIR;
 
 #[cfg(test)]
 mod join_tests;

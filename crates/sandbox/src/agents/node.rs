@@ -76,7 +76,7 @@ async fn until_down(host: &SimHost) {
 
 /// Runs the agent until it fails or the stop signal arrives.
 async fn run_agent(host: &Arc<SimHost>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
-    let opened = AgentRuntime::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
+    let opened = AgentRuntime::open(&host.paths, agent.settings, host.disk.clone(), seed);
     let runtime = match opened {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -46,6 +46,7 @@ pub fn settings() -> Settings {
         follow_interval: Duration::from_secs(20),
         resync_interval: Duration::from_secs(30),
         joins: true,
+        ..Settings::default()
     }
 }
 

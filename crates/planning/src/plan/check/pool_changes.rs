@@ -10,9 +10,9 @@ use nodecfg_contract::ConfigSource;
 
 /// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
 pub(super) struct PoolChanges<'a> {
-    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes. A
-    /// sample does not tell what the change needs on other nodes.
-    pub(super) needing_drain: Vec<&'a ConfigSource>,
+    /// Configurations from which a field of the change has a class that needs a drain, each with whether it is merged over
+    /// the node's own. Empty if the pool drains no nodes. A sample does not tell what the change needs on other nodes.
+    pub(super) needing_drain: Vec<(&'a ConfigSource, bool)>,
     /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
     /// what a rollback does to other nodes.
     pub(super) reverted: Vec<(&'a ConfigSource, Option<Class>)>,
@@ -26,7 +26,7 @@ impl<'a> PoolChanges<'a> {
 }
 
 /// See [`PoolChanges::needing_drain`].
-fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<&ConfigSource> {
+fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<(&ConfigSource, bool)> {
     // The defaults of a node's own version may differ from those of other nodes in the set.
     if !same_version || !drains_nodes(pool) {
         return Vec::new();
@@ -37,7 +37,7 @@ fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<&ConfigSource> {
     let sets = pool.changes.iter().filter(|set| !set.is_sampled()).filter(|set| {
         set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
     });
-    sets.filter_map(|set| set.from.as_ref()).collect()
+    sets.filter_map(|set| Some((set.from.as_ref()?, set.merged))).collect()
 }
 
 /// See [`PoolChanges::reverted`].

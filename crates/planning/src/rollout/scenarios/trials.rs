@@ -348,7 +348,8 @@ fn end_of_a_trial_is_unknown_if_an_agent_does_not_report_it() {
     scenario.send(Input::Start);
     scenario.assigned("n1");
     let active = Some(rendered("a", 64).hash);
-    let content = Some(NodeContent { active, assigned: active, max_disruption: None, self_assigned: false });
+    let content =
+        Some(NodeContent { active, assigned: active, max_disruption: None, self_assigned: false, merged: None });
     scenario.see(Node { content, ..on_trial(node("n1", "a"), &Scenario::target()) });
     assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: None }));
 }
