@@ -32,12 +32,12 @@ pub struct Explanation {
 }
 
 /// What is the same for all nodes with the same problem: its meaning, and the field that its message concerns.
-pub(super) type Kind = (&'static str, Option<&'static str>);
+pub(super) type Kind = (&'static str, Option<String>);
 
 impl Explanation {
     /// The kind of the problem with this message.
     pub(super) fn kind(&self, message: &str) -> Kind {
-        (self.meaning, startup_error::field(message))
+        (self.meaning, startup_error::field_in(message).map(str::to_owned))
     }
 }
 
@@ -163,6 +163,15 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             "the kubelet could not store its own state of the configuration",
             &["the disk under --dynamic-config-dir is full, read-only or damaged"],
         ),
+        error if startup_error::state_file(error).is_some() => (
+            "the kubelet does not start with its state file, which has the CPUs or memory that pods own: the configuration \
+             may not be at fault, and the last known good may fail, too",
+            &[
+                "the manager's policy, its options or the reserved CPUs changed, and the file has the old ones",
+                "pods own all CPUs that are not reserved (strict-cpu-reservation)",
+                "the CPUs or the memory of the host changed, or the file is damaged",
+            ],
+        ),
         error if error.starts_with(error_text::RESTART) => (
             "the node agent could not restart the kubelet; it restored the previous configuration",
             &[
@@ -170,7 +179,7 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
                 "the agent's restart command is not the one for this host",
             ],
         ),
-        error if error.starts_with(error_text::TRIAL_PREFIX) && startup_error::field(error).is_some() => (
+        error if error.starts_with(error_text::TRIAL_PREFIX) && startup_error::field_in(error).is_some() => (
             "the kubelet does not start with the configuration on this node, so the node agent returned it to its last \
              known good one",
             &["the host does not meet what the field requires; other nodes may accept the value"],
@@ -190,9 +199,12 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             &["a node agent of another version"],
         ),
     };
-    let look_at = match startup_error::field(error) {
-        Some(field) => format!("{field} in the configuration of the pool; {}", kubelet_log(node)),
-        None => kubelet_log(node),
+    let look_at = match (startup_error::state_file(error), startup_error::field_in(error)) {
+        (Some(file), _) => {
+            format!("{file} on {node}: drain the node, stop the kubelet, delete the file, and start the kubelet")
+        }
+        (None, Some(field)) => format!("{field} in the configuration of the pool; {}", kubelet_log(node)),
+        (None, None) => kubelet_log(node),
     };
     Explanation { meaning, causes, look_at }
 }
@@ -445,6 +457,15 @@ mod tests {
         assert!(
             named.meaning.contains("does not start") && named.look_at.starts_with("cgroupRoot in the"),
             "{named:?}"
+        );
+        let file = format!(
+            "{}kubelet exited 3 times: cpuManagerPolicy: start cpu manager error: default cpuset cannot be empty",
+            error_text::TRIAL_PREFIX
+        );
+        let file = failure(&node(), &ConvergenceFailure::Refused { error: file });
+        assert!(
+            file.meaning.contains("state file") && file.look_at.starts_with("cpu_manager_state on n1: drain"),
+            "{file:?}"
         );
         let unknown = failure(&node(), &ConvergenceFailure::Refused { error: "something else".to_owned() });
         assert!(unknown.meaning.contains("not one of the kubelet's known texts"));

@@ -10,6 +10,7 @@ use kubelet_config::document::{self, Document, Node, apply_merge_patch};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
+use kubelet_config::startup_error;
 use kubelet_config::verdict::{self, Refusal, Stage};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::KubeletVersion;
@@ -97,6 +98,13 @@ pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
 #[must_use]
 pub fn canonical(text: &str) -> Option<String> {
     read(text).ok().map(|document| document.canonical())
+}
+
+/// Adds the field that it concerns to an error of the kubelet, by the configuration that the kubelet was started with.
+#[must_use]
+pub fn with_field(error: &str, configuration: Option<&str>) -> String {
+    let document = configuration.and_then(|text| read(text).ok());
+    startup_error::with_field(error, document.as_ref())
 }
 
 fn merge_over(underneath: &[String], own: &Document) -> Result<Document, String> {

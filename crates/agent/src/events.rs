@@ -147,11 +147,12 @@ pub struct ServiceReport {
     /// Number of times that it has started the kubelet again after an exit (`NRestarts` of systemd). It may count exits
     /// before the last restart by the agent. `None` if unknown.
     pub restarts: Option<u32>,
-    /// Last error of the kubelet: sanitized, on one line, at most [`MAX_LAST_ERROR`] characters. `None` if unknown.
+    /// Last error of the kubelet: sanitized, on one line, at most [`MAX_LAST_ERROR`] characters. The runtime adds the
+    /// field that it concerns. `None` if unknown.
     pub last_error: Option<String>,
 }
 
-/// Maximum length of [`ServiceReport::last_error`], in characters.
+/// Maximum length of [`ServiceReport::last_error`] without its field, in characters.
 pub const MAX_LAST_ERROR: usize = 300;
 
 /// Health of the node, from the API server.

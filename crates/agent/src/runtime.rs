@@ -178,7 +178,8 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Handles any event except the result of a download. Returns the remaining effects, in order, and the wake time.
-    pub fn handle(&mut self, event: Event, now: Timestamp) -> Step {
+    pub fn handle(&mut self, mut event: Event, now: Timestamp) -> Step {
+        self.name_field(&mut event);
         let mut remaining = Step::default();
         let mut events = VecDeque::from([event]);
         for _ in 0..MAX_STEPS {
@@ -215,6 +216,20 @@ impl<D: Disk> AgentRuntime<D> {
             remaining.wake = Some(remaining.wake.map_or(again, |wake| wake.min(again)));
         }
         remaining
+    }
+
+    /// Names the field that the last error of the kubelet concerns: only this process knows the configuration.
+    fn name_field(&self, event: &mut Event) {
+        let (error, source) = match event {
+            Event::Probed(Health { service: ServiceReport { last_error: Some(error), .. }, .. }) => {
+                (error, self.state.ledger.agent_state.active.as_ref())
+            }
+            Event::Activated(Err(ActivationError::NotRestarted { last_error: Some(error), .. })) => {
+                (error, self.state.target())
+            }
+            _ => return,
+        };
+        *error = content::with_field(error, self.effective(source).ok().as_deref());
     }
 
     /// The ledger.

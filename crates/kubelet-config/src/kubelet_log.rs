@@ -12,8 +12,31 @@ use serde::Deserialize;
 /// Messages that say nothing beside their error.
 const WRAPPERS: [&str; 3] = ["command failed", "Failed to run kubelet", "failed to run Kubelet"];
 
-/// Returns the errors in a log, each on one line, in its order. Lines that are no errors are left out.
-pub(crate) fn errors(log: &str) -> Vec<String> {
+/// Other messages after which a kubelet exits (`klog.ErrorS` and `os.Exit` in cmd/kubelet/app/server.go until 1.22,
+/// pkg/kubelet/kubelet.go and pkg/kubelet/server/server.go).
+const LAST_WORDS: [&str; 10] = [
+    "Failed to parse kubelet flag",
+    "Failed to validate kubelet flags",
+    "Failed to load kubelet config file",
+    "Failed to set feature gates from initial flags-based config",
+    "Failed to validate kubelet configuration",
+    "Failed to construct kubelet dependencies",
+    "Failed to initialize internal modules",
+    "Failed to start cAdvisor",
+    "Failed to start ContainerManager",
+    "Failed to listen and serve",
+];
+
+/// An error in a log, on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoggedError {
+    pub(crate) text: String,
+    /// Whether the kubelet exits after it.
+    pub(crate) ends_kubelet: bool,
+}
+
+/// Returns the errors in a log, in its order. Lines that are no errors are left out.
+pub(crate) fn errors(log: &str) -> Vec<LoggedError> {
     let mut lines = log.lines();
     let mut errors = Vec::new();
     while let Some(line) = lines.next() {
@@ -23,25 +46,37 @@ pub(crate) fn errors(log: &str) -> Vec<String> {
 }
 
 /// Returns the error that a line reports, if any.
-fn error<'l>(line: &'l str, next: impl Iterator<Item = &'l str>) -> Option<String> {
+fn error<'l>(line: &'l str, next: impl Iterator<Item = &'l str>) -> Option<LoggedError> {
+    let fatal = |text: &str| Some(LoggedError { text: text.to_owned(), ends_kubelet: true });
     if let Some(rest) = line.strip_prefix("Error: ") {
-        return Some(unwrapped(rest).to_owned());
+        return fatal(unwrapped(rest));
     }
     if line.starts_with("panic: ") || line.starts_with("fatal error: ") {
-        return Some(line.to_owned());
+        return fatal(line);
     }
     if line.starts_with('{') {
         let entry: JsonEntry<'_> = serde_json::from_str(line).ok().filter(|entry: &JsonEntry<'_>| entry.v.is_none())?;
-        return Some(one_line(&with_cause(&entry.msg, entry.err.as_deref())));
+        return Some(with_cause(&entry.msg, entry.err.as_deref()));
     }
     let is_error = line.starts_with(['E', 'F']) && line.get(1..5)?.bytes().all(|digit| digit.is_ascii_digit());
     let (_, text) = line.split_once("] ").filter(|_| is_error)?;
-    let Some((message, values)) = quoted(text) else { return Some(unwrapped(text).to_owned()) };
-    let cause = values.split_once("err=").and_then(|(_, cause)| match cause {
-        "<" => Some(next.take_while(|line| line.starts_with([' ', '\t']) && !line.starts_with(" >")).collect()),
-        _ => quoted(cause).map(|(cause, _)| cause),
-    });
-    Some(one_line(&with_cause(&message, cause.as_deref())))
+    let mut error = match quoted(text) {
+        None => LoggedError { text: unwrapped(text).to_owned(), ends_kubelet: is_last_word(text) },
+        Some((message, values)) => {
+            let cause = values.split_once("err=").and_then(|(_, cause)| match cause {
+                "<" => Some(next.take_while(|line| line.starts_with([' ', '\t']) && !line.starts_with(" >")).collect()),
+                _ => quoted(cause).map(|(cause, _)| cause),
+            });
+            with_cause(&message, cause.as_deref())
+        }
+    };
+    error.ends_kubelet |= line.starts_with('F');
+    Some(error)
+}
+
+/// Reports whether a kubelet exits after a message.
+fn is_last_word(message: &str) -> bool {
+    WRAPPERS.iter().chain(&LAST_WORDS).any(|words| message.starts_with(words))
 }
 
 /// An entry of a log in JSON.
@@ -54,12 +89,13 @@ struct JsonEntry<'l> {
     v: Option<serde::de::IgnoredAny>,
 }
 
-fn with_cause(message: &str, cause: Option<&str>) -> String {
-    match cause.filter(|cause| !cause.trim().is_empty()) {
+fn with_cause(message: &str, cause: Option<&str>) -> LoggedError {
+    let text = match cause.filter(|cause| !cause.trim().is_empty()) {
         Some(cause) if WRAPPERS.contains(&message) => unwrapped(cause).to_owned(),
         Some(cause) => format!("{message}: {}", unwrapped(cause)),
         None => message.to_owned(),
-    }
+    };
+    LoggedError { text: one_line(&text), ends_kubelet: is_last_word(message) }
 }
 
 /// The error without the words with which kubelets begin an error of their start.
@@ -108,10 +144,33 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
+    fn texts(log: &str) -> Vec<String> {
+        errors(log).into_iter().map(|error| error.text).collect()
+    }
+
     fn only(log: &str) -> String {
-        let mut errors = errors(log);
-        assert_eq!(errors.len(), 1, "{errors:?}");
-        errors.remove(0)
+        let mut texts = texts(log);
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        texts.remove(0)
+    }
+
+    #[test]
+    fn recognizes_errors_after_which_a_kubelet_exits() {
+        let line = |severity: &str, text: &str| format!("{severity}1124 08:00:00.1 1 a.go:1] {text}");
+        for (log, ends_kubelet) in [
+            ("Error: no luck".to_owned(), true),
+            ("panic: no luck".to_owned(), true),
+            (line("F", "no luck"), true),
+            (line("E", "\"command failed\" err=\"no luck\""), true),
+            (line("E", "\"Failed to start ContainerManager\" err=\"no luck\""), true),
+            (line("E", "Failed to start ContainerManager no luck"), true),
+            (r#"{"msg":"Failed to listen and serve","err":"no luck"}"#.to_owned(), true),
+            (line("E", "\"Failed to initialize cpu manager\" err=\"no luck\""), false),
+            (r#"{"msg":"no luck"}"#.to_owned(), false),
+        ] {
+            let found: Vec<bool> = errors(&log).iter().map(|error| error.ends_kubelet).collect();
+            assert_eq!(found, [ends_kubelet], "{log}");
+        }
     }
 
     #[test]
@@ -126,10 +185,10 @@ mod tests {
                    F1124 08:00:00.3 1 a.go:2] Failed to run kubelet: old";
         let expected =
             ["first: one two \"q\" x[31m", "no luck", "panic: runtime error", "fatal error: out of memory", "old"];
-        assert_eq!(errors(log), expected);
+        assert_eq!(texts(log), expected);
         assert_eq!(only("E1124 08:00 1 a.go:1] \"open"), "\"open");
         for nothing in ["", "I1124 fine", "E", "Eé", "E1124", "E1124 no place", "Eagerly waiting", "{", "{}", "[]"] {
-            assert_eq!(errors(nothing), [""; 0], "{nothing}");
+            assert_eq!(texts(nothing), [""; 0], "{nothing}");
         }
     }
 
@@ -151,7 +210,7 @@ mod tests {
         assert_eq!(only(error), "a b");
         assert_eq!(only(r#"{"ts":1.5,"msg":"no \"cause\"","pod":{"name":"a"}}"#), "no \"cause\"");
         for fine in [r#"{"msg":"fine","v":0}"#, r#"{"msg":"fine","v":2,"err":"known"}"#, r#"{"ts":1}"#] {
-            assert_eq!(errors(fine), [""; 0], "{fine}");
+            assert_eq!(texts(fine), [""; 0], "{fine}");
         }
     }
 }

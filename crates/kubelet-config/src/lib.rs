@@ -54,6 +54,7 @@ pub mod minor;
 pub mod pod_range;
 pub mod policy_options;
 pub mod quantity;
+mod quoted_values;
 pub mod risk;
 pub mod rules;
 pub mod schema;

@@ -1,157 +1,159 @@
-//! The last error in a kubelet's log, and the field of the configuration that it concerns, by the table
+//! The last error in a kubelet's log, the field of the configuration that it concerns, and the state file, by the table
 //! `crates/kubelet-config/data/startup-errors.csv`.
 
 use std::sync::LazyLock;
 
+use crate::document::Document;
+use crate::kubelet_log::LoggedError;
+use crate::quoted_values::QuotedValues;
 use crate::secret_words::without_secrets;
-use crate::{kubelet_log, table};
+use crate::{fields, kubelet_log, table};
 
 static TEXT: &str = include_str!("../data/startup-errors.csv");
-static TABLE: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
-    table::rows(TEXT)
-        .filter_map(|cells| <[String; 3]>::try_from(cells).ok())
-        .map(|[text, field, _]| [text, field])
-        .collect()
-});
+static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| Row::read(&cells)).collect());
 
-/// Returns the last error in a kubelet's log, on one line: the field of the configuration that it concerns, if known,
-/// and the kubelet's message without values that may be secret. `None` without an error. The oldest line comes first,
-/// and hidden characters are already removed: they could divide the name of a secret.
+/// The field of feature gates.
+const GATES: &str = "featureGates";
+/// The largest number of fields that are named for one error.
+const MAX_FIELDS: usize = 4;
+
+/// A text of kubelets. The first row whose text an error contains counts.
+#[derive(Debug)]
+struct Row {
+    /// The parts of the text, in their order.
+    parts: Vec<String>,
+    /// The fields that may be the cause.
+    fields: Vec<&'static str>,
+    /// The state file that the error concerns. Empty for other errors.
+    state_file: String,
+}
+
+impl Row {
+    fn read(cells: &[String]) -> Option<Self> {
+        let [text, fields, state_file, _] = cells else { return None };
+        let parts = text.split('*').map(str::to_owned).collect();
+        Some(Self { parts, fields: listed_fields(fields)?, state_file: state_file.clone() })
+    }
+
+    fn matches(&self, error: &str) -> bool {
+        self.parts.iter().try_fold(error, |rest, part| rest.split_once(part.as_str()).map(|(_, rest)| rest)).is_some()
+    }
+
+    fn of(error: &str) -> Option<&'static Self> {
+        TABLE.iter().find(|row| row.matches(error))
+    }
+}
+
+/// Returns the last error in a kubelet's log, on one line and without values that may be secret. `None` without an
+/// error. The oldest line comes first, and hidden characters are already removed: they could divide the name of a
+/// secret.
 ///
-/// An error in the table is preferred to later ones, which are often its consequence.
+/// An error after which the kubelet exits is preferred, then one in the table. Later ones are often from its next start.
 #[must_use]
 pub fn last(log: &str) -> Option<String> {
     let errors = kubelet_log::errors(log);
-    let known = errors.iter().rev().find_map(|error| Some(format!("{}: {}", field(error)?, without_secrets(error))));
-    known.or_else(|| errors.last().map(|error| without_secrets(error)))
+    let ends = errors.iter().rposition(|error| error.ends_kubelet);
+    let known = || errors.iter().rposition(|error| Row::of(&error.text).is_some());
+    let at = ends.or_else(known).or_else(|| errors.len().checked_sub(1))?;
+    let (before, _) = errors.split_at_checked(at)?;
+    let found = errors.get(at)?;
+    // A kubelet may log an error with its context before it returns the bare error.
+    let in_context = |error: &&LoggedError| error.text.len() > found.text.len() && error.text.ends_with(&found.text);
+    let error = before.iter().rev().find(in_context).unwrap_or(found);
+    Some(without_secrets(&error.text))
 }
 
-/// Returns the field that an error concerns, or a choice of fields: `systemReserved, kubeReserved or evictionHard`.
-/// `None` for errors that are not in the table.
+/// Returns an error with the field that it concerns before it: `maxPods: …`, or a choice of fields: `port or
+/// readOnlyPort: …`. Unchanged if the field is unknown, or already named.
 #[must_use]
-pub fn field(error: &str) -> Option<&'static str> {
-    TABLE.iter().find(|[text, _]| error.contains(text.as_str())).map(|[_, field]| field.as_str())
+pub fn with_field(error: &str, configuration: Option<&Document>) -> String {
+    match field(error, configuration) {
+        Some(field) if leading_fields(error).is_none() => format!("{field}: {error}"),
+        _ => error.to_owned(),
+    }
+}
+
+/// Returns the field of a configuration that an error concerns, or a choice of fields: `systemReserved, kubeReserved or
+/// evictionHard`. `None` if unknown.
+///
+/// By the names of fields in the error, else by the table, else by the values of the configuration in the error. The
+/// values also narrow the choices in the table. A name in an error about feature gates is that of a gate.
+#[must_use]
+pub fn field(error: &str, configuration: Option<&Document>) -> Option<String> {
+    let row = Row::of(error);
+    let named = named_fields(error);
+    if !named.is_empty() && row.is_none_or(|row| row.fields != [GATES]) {
+        return joined(&named);
+    }
+    let values = configuration.map(QuotedValues::of).unwrap_or_default();
+    let Some(row) = row else {
+        let quoted = values.fields_in(error);
+        return if quoted.len() <= MAX_FIELDS { joined(&quoted) } else { None };
+    };
+    joined(&values.narrow(&row.fields, error))
+}
+
+/// Returns the field that a text names before an error of a kubelet, as [`with_field`] adds it.
+#[must_use]
+pub fn field_in(text: &str) -> Option<&str> {
+    let starts = [0].into_iter().chain(text.match_indices(": ").map(|(at, colon)| at + colon.len()));
+    starts.filter_map(|start| leading_fields(text.get(start..)?)).next()
+}
+
+/// Returns the path of the state file that an error concerns, or its name in the kubelet's root directory. With such a
+/// file, a kubelet starts with no configuration.
+#[must_use]
+pub fn state_file(error: &str) -> Option<&str> {
+    let is_of_path = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
+    let path =
+        || error.split_once("checkpoint file \"")?.1.split('"').next().filter(|path| path.chars().all(is_of_path));
+    let in_table = || Row::of(error).map(|row| row.state_file.as_str()).filter(|file| !file.is_empty());
+    path().or_else(in_table)
+}
+
+/// The fields at the start of an error, before a colon.
+fn leading_fields(text: &str) -> Option<&str> {
+    let (fields, _) = text.split_once(": ")?;
+    listed_fields(fields).map(|_| fields)
+}
+
+/// Parses `a`, `a or b`, `a, b or c`. `None` if one is no field.
+fn listed_fields(text: &str) -> Option<Vec<&'static str>> {
+    text.split(", ").flat_map(|part| part.split(" or ")).map(|path| Some(fields::lookup(path)?.path.as_str())).collect()
+}
+
+/// Formats fields as a choice. `None` without fields.
+fn joined(fields: &[&'static str]) -> Option<String> {
+    let (last, others) = fields.split_last()?;
+    Some(if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) })
+}
+
+/// The fields that an error names, such as `imageGCHighThresholdPercent`, `logging.format` and
+/// `KubeletConfiguration.maxPods`. Names that are common words, such as `port`, do not count.
+fn named_fields(error: &str) -> Vec<&'static str> {
+    let mut found: Vec<&'static str> = Vec::new();
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
+    for word in error.split(|letter| !is_of_name(letter)).map(|word| word.trim_matches('.')) {
+        let starts = [0].into_iter().chain(word.match_indices('.').map(|(at, _)| at + 1));
+        let field = starts.filter_map(|start| named_field(word.get(start..)?)).next();
+        found.extend(field.filter(|field| !found.contains(field)));
+    }
+    found.truncate(MAX_FIELDS);
+    found
+}
+
+/// The field of this name, which may be that of a field of a Go struct: `CrashLoopBackOff.MaxContainerRestartPeriod`.
+fn named_field(name: &str) -> Option<&'static str> {
+    let lower = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map(|first| first.to_ascii_lowercase().to_string() + letters.as_str()).unwrap_or_default()
+    };
+    let path = name.split('.').map(lower).collect::<Vec<_>>().join(".");
+    let field = fields::lookup(&path)?;
+    let is_common_word = !path.contains('.') && !path.contains(|letter: char| letter.is_ascii_uppercase());
+    (!is_common_word).then_some(field.path.as_str())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fields;
-
-    #[test]
-    fn table_names_known_fields_and_sources() {
-        assert_eq!(TEXT.lines().next(), Some("text,field,source"));
-        assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "malformed row");
-        for cells in table::rows(TEXT) {
-            assert!(cells.len() == 3 && cells.iter().all(|cell| !cell.is_empty()), "{cells:?}");
-            for name in cells[1].split([',', ' ']).filter(|name| !name.is_empty() && *name != "or") {
-                assert!(fields::lookup(name).is_some(), "{name}");
-            }
-        }
-    }
-
-    /// Errors of kubelets, as their source words them.
-    #[test]
-    fn names_field_of_each_known_error() {
-        let klog =
-            |message: &str, error: &str| format!("E1124 08:00:00.123456    4711 run.go:72] {message:?} err={error:?}");
-        let failed = |error: &str| klog("command failed", &format!("failed to run Kubelet: {error}"));
-        let manager = |error: &str| klog("Failed to start ContainerManager", error);
-        for (line, expected) in [
-            (
-                klog(
-                    "command failed",
-                    "failed to construct kubelet dependencies: unable to load client CA file /etc/k/ca.crt: open \
-                     /etc/k/ca.crt: no such file or directory",
-                ),
-                "authentication.x509.clientCAFile: failed to construct kubelet dependencies: unable to load client CA \
-                 file /etc/k/ca.crt: open /etc/k/ca.crt: no such file or directory",
-            ),
-            (
-                "F0611 14:01:52.353546   21142 server.go:266] failed to run Kubelet: misconfiguration: kubelet cgroup \
-                 driver: \"cgroupfs\" is different from docker cgroup driver: \"systemd\""
-                    .to_owned(),
-                "cgroupDriver: misconfiguration: kubelet cgroup driver: \"cgroupfs\" is different from docker cgroup \
-                 driver: \"systemd\"",
-            ),
-            (
-                failed(
-                    "validate service connection: validate CRI v1 runtime API for endpoint \"unix:///run/no.sock\": rpc \
-                     error: code = Unavailable",
-                ),
-                "containerRuntimeEndpoint: validate service connection: validate CRI v1 runtime API for endpoint \
-                 \"unix:///run/no.sock\": rpc error: code = Unavailable",
-            ),
-            (
-                manager(
-                    "invalid Node Allocatable configuration. Resource \"memory\" has a reservation of 9Gi but capacity of \
-                     8Gi. Expected capacity >= reservation.",
-                ),
-                "systemReserved, kubeReserved or evictionHard: Failed to start ContainerManager: invalid Node \
-                 Allocatable configuration. Resource \"memory\" has a reservation of 9Gi but capacity of 8Gi. Expected \
-                 capacity >= reservation.",
-            ),
-            (
-                klog("Failed to listen and serve", "listen tcp 0.0.0.0:10250: bind: address already in use"),
-                "port, readOnlyPort or address: Failed to listen and serve: listen tcp 0.0.0.0:10250: bind: address already in use",
-            ),
-            (
-                failed(
-                    "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false",
-                ),
-                "failSwapOn: running with swap on is not supported, please disable swap or set --fail-swap-on flag to \
-                 false",
-            ),
-            (
-                manager(
-                    "start cpu manager error: could not restore state from checkpoint: configured policy \"static\" \
-                     differs from state checkpoint policy \"none\", please drain this node and delete the CPU manager \
-                     checkpoint file \"/var/lib/kubelet/cpu_manager_state\" before restarting Kubelet",
-                ),
-                "cpuManagerPolicy: Failed to start ContainerManager: start cpu manager error: could not restore state \
-                 from checkpoint: configured policy \"static\" differs from state checkpoint policy \"none\", please \
-                 drain this node and delete the CPU manager checkpoint file \"/var/lib/kubelet/cpu_manager_state\" \
-                 before restarting Kubelet",
-            ),
-            (
-                failed(
-                    "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
-                ),
-                "reservedSystemCPUs, systemReserved or kubeReserved: [cpumanager] the static policy requires \
-                 systemreserved.cpu + kubereserved.cpu to be greater than zero",
-            ),
-            (
-                manager("Failed to enforce System Reserved Cgroup Limits on \"/system.slice\": cgroup does not exist"),
-                "systemReservedCgroup: Failed to start ContainerManager: Failed to enforce System Reserved Cgroup \
-                 Limits on \"/system.slice\": cgroup does not exist",
-            ),
-            (
-                failed("invalid configuration: cgroup-root [\"pods\"] doesn't exist"),
-                "cgroupRoot: invalid configuration: cgroup-root [\"pods\"] doesn't exist",
-            ),
-        ] {
-            assert_eq!(last(&line).as_deref(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn finds_last_error_and_prefers_known_ones() {
-        let log = "I1124 08:00:00.1 1 server.go:1] \"started\"\n\
-                   E1124 08:00:00.2 1 a.go:1] \"first\" err=\"one\"\n\
-                   E1124 08:00:00.3 1 a.go:2] \"second\"\n\
-                   Eagerly waiting\n\
-                   kubelet.service: Main process exited, code=exited, status=1/FAILURE";
-        assert_eq!(last(log).as_deref(), Some("second"));
-        let known = "E1124 08:00:00.2 1 a.go:1] \"Failed to listen and serve\" err=\"listen tcp :1: no\"\n";
-        assert_eq!(
-            last(&format!("{known}{log}")).as_deref(),
-            Some("port, readOnlyPort or address: Failed to listen and serve: listen tcp :1: no")
-        );
-        assert_eq!(last("Error: failed to run Kubelet: no luck").as_deref(), Some("no luck"));
-        assert_eq!(last("panic: runtime error\ngoroutine 1").as_deref(), Some("panic: runtime error"));
-        for nothing in ["", "I1124 fine", "E", "Eé", "E1124", "E1124 no place"] {
-            assert_eq!(last(nothing), None, "{nothing}");
-        }
-        assert_eq!(last("E1124 08:00 1 a.go:1] \"open").as_deref(), Some("\"open"));
-    }
-}
+#[path = "startup_error_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@ use super::backoff::Backoff;
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{ActivationError, Effect, NodeHealth, StateFiles};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
+use kubelet_config::startup_error;
 
 /// Attempt to activate the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,17 +79,7 @@ impl MachineState {
     pub(super) fn handle_activation(&mut self, result: &Result<(), ActivationError>, builder: &mut StepBuilder) {
         let Phase::Activating { before } = self.ledger.agent_state.phase else { return };
         match result {
-            Ok(()) => {
-                let target = self.target().cloned();
-                let agent_state = &mut self.ledger.agent_state;
-                agent_state.active = target;
-                agent_state.restarts = agent_state.restarts.saturating_add(1);
-                agent_state.phase = Phase::Trying(Trial { started: builder.now, before, ..Trial::default() });
-                self.volatile.activation = Activation::default();
-                self.volatile.watch.reset();
-                // The kubelet was restarted even if that cannot be saved, so the trial must start.
-                builder.step.urgent = true;
-            }
+            Ok(()) => self.start_trial(before, None, builder),
             Err(ActivationError::NotRestarted { reason, last_error })
                 if self.target() != self.ledger.last_known_good.as_ref() =>
             {
@@ -98,12 +89,32 @@ impl MachineState {
                     builder,
                 );
             }
+            // Another restart would fail, too, until a person has deleted the file. The trial notices that.
+            Err(ActivationError::NotRestarted { last_error: Some(error), .. })
+                if startup_error::state_file(error).is_some() =>
+            {
+                self.start_trial(before, Some(error.clone()), builder);
+            }
             Err(problem) => {
                 let volatile = &mut self.volatile;
                 volatile.activation.problem = Some(problem.clone());
                 volatile.activation.backoff.fail(&mut volatile.jitter, builder.now);
             }
         }
+    }
+
+    /// Starts the trial of the target after the restart of the kubelet.
+    fn start_trial(&mut self, before: Option<NodeHealth>, error: Option<String>, builder: &mut StepBuilder) {
+        let target = self.target().cloned();
+        let agent_state = &mut self.ledger.agent_state;
+        agent_state.active = target;
+        agent_state.restarts = agent_state.restarts.saturating_add(1);
+        agent_state.phase = Phase::Trying(Trial { started: builder.now, before, ..Trial::default() });
+        self.volatile.activation = Activation::default();
+        self.volatile.watch.reset();
+        self.volatile.watch.last_error = error;
+        // The kubelet was restarted even if that cannot be saved, so the trial must start.
+        builder.step.urgent = true;
     }
 
     /// Records the failure of the assignment and rolls back to the last known good.

@@ -250,7 +250,34 @@ fn repeats_activation_without_api_server() {
     assert_eq!(names(&sim.activations), ["good", "new", "new"], "no further restart");
 }
 
-/// Status, conditions and events for each kind of failure.
+#[test]
+fn restarts_no_kubelet_again_that_fails_for_its_state_file() {
+    for command_fails in [false, true] {
+        let mut sim = sim_with_good_assigned();
+        for configuration in ["new", "good"] {
+            sim.behaviours.insert(configuration.to_owned(), Behaviour::StaleState { command_fails });
+        }
+        sim.assign(Some(source("new")));
+        sim.run_for(1_000.0);
+        assert_eq!(names(&sim.activations), ["good", "new", "good"], "{command_fails}");
+        let too = "; the last known good fails, too: the cause is the state file cpu_manager_state";
+        assert!(sim.error().ends_with(&format!("default cpuset cannot be empty{too}")), "{}", sim.error());
+        let active = |sim: &SimHarness| sim.status().conditions.swap_remove(1).message;
+        let fix =
+            "the cause is the state file cpu_manager_state, and the agent does not restart the kubelet again: drain";
+        assert!(active(&sim).contains(fix), "{}", active(&sim));
+        // A new agent restarts nothing, either.
+        sim.kill(3);
+        sim.run_for(100.0);
+        assert_eq!(names(&sim.activations), ["good", "new", "good"], "{command_fails}");
+        // A person deletes the file, and the kubelet starts.
+        sim.behaviours.clear();
+        sim.run_for(40.0);
+        assert!(sim.error().ends_with("default cpuset cannot be empty"), "{}", sim.error());
+        assert!(active(&sim).ends_with("the kubelet runs kube-system/good"), "{}", active(&sim));
+    }
+}
+
 #[test]
 fn rolls_back_after_three_exits() {
     let mut sim = sim_with_good_assigned();
@@ -264,6 +291,7 @@ fn rolls_back_after_three_exits() {
     assert_eq!(sim.error(), "failed trial: kubelet exited 3 times: cgroupRoot: no such cgroup");
 }
 
+/// Status, conditions and events for each kind of failure.
 #[test]
 fn reports_each_failure() {
     let mut text = String::new();
@@ -294,6 +322,13 @@ fn reports_each_failure() {
     describe("starts not Ready", &new(Behaviour::Unready, 100.0));
     describe("in a crash loop", &new(Behaviour::Loops, 100.0));
     describe("exits", &new(Behaviour::Exits, 45.0));
+    let mut stale = sim_with_good_assigned();
+    for configuration in ["new", "good"] {
+        stale.behaviours.insert(configuration.to_owned(), Behaviour::StaleState { command_fails: false });
+    }
+    stale.assign(Some(source("new")));
+    stale.run_for(100.0);
+    describe("exits with every configuration because of a state file", &stale);
     describe("stops answering", &new(Behaviour::Dies(60), 200.0));
     describe("cannot be restarted", &new(Behaviour::NoRestart, 100.0));
     let mut full = sim_with_good_assigned();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::trial::HealthProblem;
 use crate::events::Announcement;
 use crate::ledger::{AssignmentFailure, FailureKind};
+use kubelet_config::startup_error;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text::{RESTART, TRIAL_PREFIX};
 
@@ -119,10 +120,23 @@ pub(super) fn not_restarted(why: &str, last_error: Option<&str>) -> (String, Str
 
 /// Error text and reason of a failure, with the kubelet's last error.
 pub(super) fn with_last_error((error, message): (String, String), last_error: Option<&str>) -> (String, String) {
-    match last_error {
-        Some(last) => (format!("{error}: {last}"), format!("{message}; its last error: {last}")),
-        None => (error, message),
-    }
+    let Some(last) = last_error else { return (error, message) };
+    let cause = startup_error::state_file(last).map(|file| format!("; the cause is the state file {file}"));
+    (format!("{error}: {last}"), format!("{message}; its last error: {last}{}", cause.unwrap_or_default()))
+}
+
+/// Fix for a kubelet that does not start with its state file.
+pub(super) fn state_file_fix(file: &str) -> String {
+    format!(
+        "the cause is the state file {file}, and the agent does not restart the kubelet again: drain the node, stop the \
+         kubelet, delete the file, and start the kubelet"
+    )
+}
+
+/// Text after the error of an assignment whose last known good is not healthy either.
+pub(super) fn good_fails_too(state_file: Option<&str>) -> String {
+    let cause = state_file.map(|file| format!(": the cause is the state file {file}"));
+    format!("; the last known good fails, too{}", cause.unwrap_or_default())
 }
 
 /// Error text and reason of a trial in which the kubelet repeatedly stopped answering.

@@ -191,7 +191,7 @@ impl MachineState {
     /// Value of `status.config.error` now, or after the restart in progress. For logs and metrics.
     #[must_use]
     pub fn error(&self) -> Option<String> {
-        self.config_error()
+        self.config_error(self.volatile.last_step.unwrap_or(Timestamp::MIN))
     }
 
     /// Content hash that spec requires for this source. `None` if spec names another source or has no hash.

@@ -49,6 +49,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Behaviour::Unready),
         1 => Just(Behaviour::NoRestart),
         1 => Just(Behaviour::Exits),
+        1 => any::<bool>().prop_map(|command_fails| Behaviour::StaleState { command_fails }),
     ];
     let faults = any::<(bool, bool, bool, bool, bool)>().prop_map(|(api, disk, place, reports, needs_drain)| Faults {
         api_down: api,

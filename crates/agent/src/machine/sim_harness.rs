@@ -383,13 +383,7 @@ impl SimHarness {
         self.running = target;
         self.started = self.now;
         self.healthy_since = None;
-        let answer = match self.behaviour() {
-            Behaviour::NoRestart => {
-                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
-            }
-            _ => Ok(()),
-        };
-        self.send(1.0, Event::Activated(answer));
+        self.send(1.0, Event::Activated(self.behaviour().restart()));
     }
 
     fn report(&mut self, status: NodeConfigStatus) {
@@ -420,7 +414,7 @@ impl SimHarness {
         match self.behaviour() {
             _ if age < 2.0 => false,
             Behaviour::Good | Behaviour::Unready => true,
-            Behaviour::Silent | Behaviour::NoRestart | Behaviour::Exits => false,
+            Behaviour::Silent | Behaviour::NoRestart | Behaviour::Exits | Behaviour::StaleState { .. } => false,
             #[expect(clippy::cast_precision_loss, reason = "seconds of a test")]
             Behaviour::Dies(after) => age < after as f64,
             Behaviour::Loops => age % 8.0 < 5.0,

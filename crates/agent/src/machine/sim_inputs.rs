@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::events::{ConfigCheck, ServiceReport};
+use crate::events::{ActivationError, ConfigCheck, ServiceReport};
 
 /// Behaviour of the simulated kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +20,42 @@ pub(super) enum Behaviour {
     NoRestart,
     /// Never answers, and exits every 10 s.
     Exits,
+    /// Like `Exits` with every configuration, because of a state file. The restart command may report that.
+    StaleState {
+        command_fails: bool,
+    },
 }
 
 impl Behaviour {
+    /// Last error in the log of a kubelet that exits.
+    fn last_error(self) -> Option<String> {
+        let error = match self {
+            Self::Exits => "cgroupRoot: no such cgroup",
+            Self::StaleState { .. } => "cpuManagerPolicy: start cpu manager error: default cpuset cannot be empty",
+            _ => return None,
+        };
+        Some(error.to_owned())
+    }
+
     /// What the service manager reports this long after the last restart by the agent. It counted exits before, too.
     pub(super) fn service_report(self, age: Duration) -> ServiceReport {
         let exits = u32::try_from(age.as_secs() / 10).unwrap_or(u32::MAX);
-        let last_error = (exits > 0).then(|| "cgroupRoot: no such cgroup".to_owned());
+        match self.last_error() {
+            None => ServiceReport::default(),
+            last_error => ServiceReport {
+                restarts: Some(7_u32.saturating_add(exits)),
+                last_error: last_error.filter(|_| exits > 0),
+            },
+        }
+    }
+
+    /// Result of the restart command.
+    pub(super) fn restart(self) -> Result<(), ActivationError> {
         match self {
-            Self::Exits => ServiceReport { restarts: Some(7_u32.saturating_add(exits)), last_error },
-            _ => ServiceReport::default(),
+            Self::NoRestart | Self::StaleState { command_fails: true } => {
+                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: self.last_error() })
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -131,7 +131,7 @@ impl MachineState {
         if let Some(config) = &mut status.config
             && (previous.is_none() || volatile.sync.problem.is_some())
         {
-            config.error = self.config_error();
+            config.error = self.config_error(now);
         }
         let values = [
             (SYNCED, self.synced_condition()),
@@ -168,13 +168,15 @@ impl MachineState {
     }
 
     /// Value of `status.config.error`.
-    pub(super) fn config_error(&self) -> Option<String> {
+    pub(super) fn config_error(&self, now: Timestamp) -> Option<String> {
         let volatile = &self.volatile;
         if let Some(problem) = &volatile.sync.problem {
             return Some(format!("{}{}", error_text::SYNC_PREFIX, problem.error));
         }
+        let good_fails = self.last_known_good_fails(now);
         if let Some(failure) = &self.ledger.agent_state.failure {
-            return Some(failure.error.clone());
+            let also = good_fails.then(|| kubelet_messages::good_fails_too(volatile.watch.state_file()));
+            return Some(failure.error.clone() + &also.unwrap_or_default());
         }
         match &volatile.activation.problem {
             None => None,
@@ -222,13 +224,17 @@ impl MachineState {
                 }
             }),
             Phase::Trying(trial) => match &self.volatile.watch.health_problem {
-                Some(health_problem) if trial.healthy_since.is_some() || since(trial.started, now) > limit => Some((
-                    "Unhealthy",
-                    format!(
-                        "the kubelet was restarted on {target}, and {}",
-                        kubelet_messages::health_problem(health_problem)
-                    ),
-                )),
+                Some(health_problem)
+                    if trial.healthy_since.is_some()
+                        || since(trial.started, now) > limit
+                        || self.last_known_good_fails(now) =>
+                {
+                    let problem = kubelet_messages::health_problem(health_problem);
+                    let fix = self.volatile.watch.state_file().filter(|_| self.last_known_good_fails(now));
+                    let fix = fix.map(|file| format!("; {}", kubelet_messages::state_file_fix(file)));
+                    let fix = fix.unwrap_or_default();
+                    Some(("Unhealthy", format!("the kubelet was restarted on {target}, and {problem}{fix}")))
+                }
                 _ if self.volatile.watch.answered_since_restart || trial.healthy_since.is_some() => None,
                 _ => Some(("Activating", restarting(&target))),
             },

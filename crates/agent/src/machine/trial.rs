@@ -13,6 +13,7 @@ use super::backoff::{after, shifted, since};
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{Effect, Health, NodeHealth, ServiceReport};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
+use kubelet_config::startup_error;
 
 /// Number of times that `/healthz` stops answering at which the kubelet counts as crash looping.
 const MAX_INTERRUPTIONS: u32 = 3;
@@ -50,7 +51,7 @@ pub(super) struct HealthWatch {
     /// Time of the last healthy probe since the restart.
     healthy_at: Option<Timestamp>,
     /// Last error of the kubelet since the last healthy probe, or since the restart.
-    last_error: Option<String>,
+    pub(super) last_error: Option<String>,
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
     trial_done: bool,
@@ -107,6 +108,11 @@ impl HealthWatch {
         self.healthy_at.map_or(restarted, |healthy| healthy.max(restarted))
     }
 
+    /// State file with which the kubelet does not start, by its last error.
+    pub(super) fn state_file(&self) -> Option<&str> {
+        startup_error::state_file(self.last_error.as_deref()?)
+    }
+
     /// Number of exits of the kubelet since the first report.
     fn exits(&self) -> u32 {
         self.restarts.map_or(0, |(first, last)| last.saturating_sub(first))
@@ -155,6 +161,16 @@ impl MachineState {
         let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return None };
         let healthy_since = trial.healthy_since.filter(|_| trial.unhealthy_since.is_none()).unwrap_or(now);
         (!self.targets_last_known_good()).then(|| after(healthy_since, self.volatile.settings.trial_period))
+    }
+
+    /// Reports whether the last known good is unhealthy and no longer expected to become healthy by itself.
+    pub(super) fn last_known_good_fails(&self, now: Timestamp) -> bool {
+        let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return false };
+        let watch = &self.volatile.watch;
+        let is_late = since(trial.started, now) > self.volatile.settings.health_timeout;
+        self.targets_last_known_good()
+            && watch.health_problem.is_some()
+            && (is_late || watch.exits() >= MAX_EXITS || watch.state_file().is_some())
     }
 
     /// Requests a probe when one is due.
