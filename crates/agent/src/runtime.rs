@@ -397,10 +397,17 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     fn check_payload(&self, payload: &Payload, key: &str) -> ConfigCheck {
-        let underneath = self.placer.underneath(&self.disk).unwrap_or_else(|error| {
-            tracing::warn!(%error, "checking without the configuration below the drop-in");
-            Vec::new()
-        });
+        let underneath = match self.placer.underneath(&self.disk) {
+            Ok(underneath) => underneath,
+            Err(error @ PlacementError::TooManyFiles { .. }) => {
+                let kubelet = self.kubelet.map(|version| version.to_string());
+                return ConfigCheck::NotLoaded { message: error.to_string(), kubelet };
+            }
+            Err(error) => {
+                tracing::warn!(%error, "checking without the configuration below the drop-in");
+                Vec::new()
+            }
+        };
         content::check_config(payload, key, &underneath, self.kubelet)
     }
 }

@@ -9,8 +9,8 @@ use crate::disk::{Disk, Entry, EntryKind};
 
 /// Suffix of the files that the kubelet reads.
 const SUFFIX: &str = ".conf";
-/// Maximum number of other files that are read. Further ones are ignored.
-const MAX_FILES: usize = 64;
+/// Maximum number of other files that are read.
+pub(super) const MAX_FILES: usize = 64;
 
 /// Checks that the folder exists and the drop-in is a regular file or missing.
 pub(super) fn check(disk: &dyn Disk, config_dir: &Path) -> Result<(), PlacementError> {
@@ -35,7 +35,7 @@ pub(super) fn underneath(
 /// not searched, and missing files are skipped.
 ///
 /// # Errors
-/// A file is unreadable.
+/// A file is unreadable, or there are too many.
 pub(crate) fn texts(
     disk: &dyn Disk,
     config_dir: &Path,
@@ -43,11 +43,12 @@ pub(crate) fn texts(
     accepts: impl Fn(&str) -> bool,
 ) -> Result<Vec<String>, PlacementError> {
     let mut texts = Vec::new();
-    let drop_ins = durable::list(disk, config_dir)?
-        .into_iter()
-        .filter(|name| name.ends_with(SUFFIX) && accepts(name))
-        .take(MAX_FILES)
-        .map(|name| config_dir.join(name));
+    let mut names = durable::list(disk, config_dir)?;
+    names.retain(|name| name.ends_with(SUFFIX) && accepts(name));
+    if names.len() > MAX_FILES {
+        return Err(PlacementError::TooManyFiles { folder: config_dir.to_owned(), count: names.len() });
+    }
+    let drop_ins = names.into_iter().map(|name| config_dir.join(name));
     for path in config.map(Path::to_owned).into_iter().chain(drop_ins) {
         if durable::stat(disk, &path)?.is_some_and(|entry| entry.kind == EntryKind::Folder) {
             continue;

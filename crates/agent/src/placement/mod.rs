@@ -75,6 +75,17 @@ pub enum PlacementError {
         .0.display()
     )]
     NoFolder(PathBuf),
+    /// The folder of the kubelet's `--config-dir` has more files than the agent reads.
+    #[error(
+        "{} has {count} files that the kubelet reads, and nodecfg reads at most {}: merge some of them",
+        folder.display(), drop_in::MAX_FILES
+    )]
+    TooManyFiles {
+        /// The folder.
+        folder: PathBuf,
+        /// Number of files.
+        count: usize,
+    },
     /// A file that the drop-in is merged over is not UTF-8.
     #[error("{} is not UTF-8 text", .0.display())]
     NotUtf8(PathBuf),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, content_hash, text};
+use super::harness::{Action, Behaviour, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, content_hash, text};
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::ledger::{AssignmentFailure, FailureKind};
@@ -70,6 +70,25 @@ fn change_from_unreadable_configuration_needs_a_drain() {
     let other = text("b", 1, Behaviour::Good).replace("100", "120");
     assert!(!accepts(&sim, &download("b", &other), Some(Class::Restart)));
     assert!(accepts(&sim, &download("b", &other), Some(Class::Drain)));
+}
+
+/// The kubelet merges all of them, so a check of some of them would be wrong.
+#[test]
+fn refuses_a_node_with_too_many_drop_ins() {
+    let put = |sim: &RuntimeHarness, number: usize| {
+        let path = Path::new(CONFIG_DIR).join(format!("20-{number}.conf"));
+        sim.disk.put(&path, HEAD.as_bytes(), 0o644);
+    };
+    let sim = RuntimeHarness::new(true, &[]);
+    // One file exists already.
+    (1..64).for_each(|number| put(&sim, number));
+    let a = download("a", &text("a", 1, Behaviour::Good));
+    assert_eq!(sim.open_agent().check_payload(&a.payload, "kubelet"), ConfigCheck::Accepted);
+    put(&sim, 64);
+    let ConfigCheck::NotLoaded { message, .. } = sim.open_agent().check_payload(&a.payload, "kubelet") else {
+        panic!("accepted")
+    };
+    assert!(message.contains(" has 65 files that the kubelet reads, and nodecfg reads at most 64"), "{message}");
 }
 
 /// A failed assignment does not run, so trying it again disrupts pods again.

@@ -17,8 +17,8 @@ use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 pub(super) const FOLDER: &str = "/var/lib/nodecfg";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
-const CONFIG_DIR: &str = "/etc/kubelet.d";
-const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+pub(super) const CONFIG_DIR: &str = "/etc/kubelet.d";
+pub(super) const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 /// Behaviour of the simulated kubelet, named in the last line of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
