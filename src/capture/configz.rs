@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use kubelet_config::defaults::{has_nonempty_default, is_struct, is_zero};
 use kubelet_config::document::{Document, path_of};
 use kubelet_config::fields::{child, children, items};
+use kubelet_config::filled_in::remove_filled_in;
 use kubelet_config::minor::NEWEST;
 use kubelet_config::{API_VERSION, KIND, Minor, secrets};
 use nodecfg_contract::names::NodeName;
@@ -69,6 +70,7 @@ impl NodeConfiguration {
     #[must_use]
     pub fn of(node: NodeName, minor: Option<Minor>, kubeletconfig: Map<String, Json>) -> Self {
         let mut configuration = kubeletconfig;
+        remove_filled_in(&mut configuration);
         let mut left_out = Vec::new();
         configuration.retain(|field, value| {
             let why = if OF_ONE_NODE.contains(&field.as_str()) {
@@ -196,6 +198,18 @@ mod tests {
         });
         assert_eq!(Json::Object(converted.configuration), expected);
         assert_eq!(converted.left_out, []);
+    }
+
+    #[test]
+    fn omits_what_the_kubelet_fills_in() {
+        let own = json!({
+            "maxPods": 7, "tlsCertFile": "/var/lib/kubelet/pki/kubelet.crt",
+            "tlsPrivateKeyFile": "/var/lib/kubelet/pki/kubelet.key",
+        });
+        assert!(!converted(own.clone()).configuration.contains_key("tlsCertFile"));
+        // A comparison reads the value that runs.
+        let running = running_config(own.as_object().unwrap().clone(), Some(Minor(36))).unwrap();
+        assert!(running.contains("tlsCertFile"), "{running}");
     }
 
     #[test]

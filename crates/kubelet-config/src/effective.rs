@@ -1,6 +1,8 @@
 //! The changes between two configurations as kubelets see them: the defaults of their versions count as set, so
 //! that writing out a default changes nothing, and a removed value changes to the default.
 //!
+//! A value that the kubelet fills in itself counts as unset.
+//!
 //! A default of a feature gate counts as set only if a version has the gate, and no group of gates (`AllAlpha`,
 //! `AllBeta`) changes defaults.
 
@@ -9,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value as Json};
 
 use super::document::{Document, FieldChange, changes as written_changes};
+use super::filled_in::remove_filled_in;
 use super::{Minor, defaults, duration, gates};
 
 const GATES: &str = "featureGates";
@@ -104,9 +107,12 @@ fn leaves(document: &Document) -> BTreeMap<String, String> {
 
 /// Both configurations with all defaults of a version. `None` if one of them is no mapping.
 fn with_defaults(old: &Document, new: &Document, minor: Minor) -> Option<(Document, Document)> {
-    let (old, new) = (old.root.to_json(), new.root.to_json());
-    let (mut old, mut new) =
-        (defaults::with_defaults(old.as_object()?, minor), defaults::with_defaults(new.as_object()?, minor));
+    let in_effect = |document: &Document| {
+        let Json::Object(mut map) = document.root.to_json() else { return None };
+        remove_filled_in(&mut map);
+        Some(defaults::with_defaults(&map, minor))
+    };
+    let (mut old, mut new) = (in_effect(old)?, in_effect(new)?);
     fill_gates(&mut old, &mut new, minor);
     let document = |map| Document::parse("configuration", &Json::Object(map).to_string()).document;
     Some((document(old)?, document(new)?))
@@ -217,6 +223,24 @@ mod tests {
         assert_eq!(lines("", "eventBurst: 50", &[26, 27]), ["eventBurst - 50 [10>50 100>50]"]);
         assert_eq!(lines("", "eventBurst: 100", &[27, 36]), ["eventBurst 100* 100 []"]);
         assert_eq!(lines("", "maxPods: 150", &[]), ["maxPods - 150 [->150]"], "an unknown version has no defaults");
+    }
+
+    #[test]
+    fn value_that_the_kubelet_fills_in_counts_as_unset() {
+        let shown =
+            "tlsCertFile: /var/lib/kubelet/pki/kubelet.crt\ntlsPrivateKeyFile: /var/lib/kubelet/pki/kubelet.key\n";
+        for line in lines(shown, "", &[21, 36]) {
+            assert!(line.ends_with("[]"), "{line}");
+        }
+        let chosen = shown.replace("pki/", "");
+        for line in lines(&chosen, "", &[36]) {
+            assert!(!line.ends_with("[]"), "{line}");
+        }
+        let cpus = "reservedSystemCPUs: \"0\"\nsystemReserved: {memory: 1Gi";
+        assert_eq!(
+            lines(&format!("{cpus}, cpu: \"1\"}}"), &format!("{cpus}}}"), &[36]),
+            ["systemReserved.cpu \"1\" - []"]
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub mod effective;
 pub mod field_path;
 pub mod fields;
 pub mod filepath;
+pub mod filled_in;
 pub mod finding;
 pub mod format;
 pub mod gates;

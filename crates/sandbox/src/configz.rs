@@ -12,6 +12,7 @@ use kubelet_config::Minor;
 use kubelet_config::defaults::{is_struct, is_zero, with_defaults};
 use kubelet_config::document::Document;
 use kubelet_config::fields::{FieldType, child};
+use kubelet_config::filled_in::fill_in_certificate;
 use kubelet_config::minor::{NEWEST, OLDEST};
 
 /// Local configuration of every node; a short form of kubeadm's defaults.
@@ -59,7 +60,9 @@ pub(super) fn respond(path: &str, text: &str, minor: Minor, fault: Option<Fault>
     if path != "/configz" || is_set_to("enableDebuggingHandlers", false) {
         return plain(404, "404: Page Not Found");
     }
-    let mut whole = with_defaults(&known_fields(configuration, "", minor), minor);
+    let mut known = known_fields(configuration, "", minor);
+    fill_in_certificate(&mut known);
+    let mut whole = with_defaults(&known, minor);
     whole.retain(|key, _| key != "apiVersion" && key != "kind");
     let body = json!({"kubeletconfig": printed_fields(whole, "", minor)}).to_string();
     ProxyResult::Response { status: 200, content_type: "application/json", body }
@@ -166,6 +169,7 @@ mod tests {
         assert_eq!((&shown["cgroupDriver"], &shown["clusterDNS"][0]), (&json!("systemd"), &json!("10.96.0.10")));
         assert_eq!((&shown["syncFrequency"], &shown["imageMaximumGCAge"]), (&json!("1m0s"), &json!("0s")));
         assert_eq!((&configz("", 36)["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));
+        assert_eq!(shown["tlsCertFile"], json!("/var/lib/kubelet/pki/kubelet.crt"));
         assert_eq!((&shown["podPidsLimit"], &shown["failSwapOn"]), (&json!(-1), &json!(true)));
         for omitted in ["apiVersion", "kind", "readOnlyPort", "providerID", "featureGates", "tracing"] {
             assert_eq!(shown.get(omitted), None, "{omitted}");
