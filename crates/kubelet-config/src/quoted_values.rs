@@ -44,18 +44,18 @@ impl QuotedValues {
         self.longest(|value| value.is_sign().then(|| value.quoted_length(error, true)))
     }
 
-    /// Those of the fields that are most likely the cause: with a value that the error quotes, else with an invalid
-    /// value, else with another value than the default, else all.
+    /// Those of the fields that are most likely the cause: with an invalid value, with a value that the error quotes, and
+    /// with another value than the default. A condition that none of the fields meets does not count.
     pub(crate) fn narrow(&self, fields: &[&'static str], error: &str) -> Vec<&'static str> {
-        let is_listed = |value: &FieldValue| fields.contains(&value.field.path.as_str());
-        let quoted = self.longest(|value| is_listed(value).then(|| value.quoted_length(error, false)));
-        let quoted: Vec<_> = fields.iter().filter(|field| quoted.contains(field)).copied().collect();
-        let having = |has: fn(&FieldValue) -> bool| {
+        let having = |fields: Vec<&'static str>, has: fn(&FieldValue) -> bool| {
             let found = |field: &&&str| self.values.iter().any(|value| value.field.path == ***field && has(value));
-            fields.iter().filter(found).copied().collect::<Vec<_>>()
+            some_or(fields.iter().filter(found).copied().collect(), fields)
         };
-        let choices = [quoted, having(FieldValue::is_invalid), having(|value| !value.is_default())];
-        choices.into_iter().find(|choice| !choice.is_empty()).unwrap_or_else(|| fields.to_vec())
+        let invalid = having(fields.to_vec(), FieldValue::is_invalid);
+        let is_left = |value: &FieldValue| invalid.contains(&value.field.path.as_str());
+        let quoted = self.longest(|value| is_left(value).then(|| value.quoted_length(error, false)));
+        let quoted = some_or(invalid.iter().filter(|field| quoted.contains(field)).copied().collect(), invalid);
+        having(quoted, |value| !value.is_default())
     }
 
     fn longest(&self, length: impl Fn(&FieldValue) -> Option<usize>) -> Vec<&'static str> {
@@ -141,6 +141,11 @@ impl FieldValue {
         let is_same = |default: &Json| default.as_str().map_or_else(|| default.to_string(), str::to_owned) == self.text;
         self.field.default.iter().any(|(_, _, default)| is_same(default))
     }
+}
+
+/// The choice, or all fields if it is empty.
+fn some_or(choice: Vec<&'static str>, all: Vec<&'static str>) -> Vec<&'static str> {
+    if choice.is_empty() { all } else { choice }
 }
 
 /// Reports whether a text is a word without digits and punctuation.

@@ -1,3 +1,5 @@
+//! Errors of kubelets 1.21.1 and 1.36.2, recorded or as their sources word them, with their fields and state files.
+
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -168,6 +170,17 @@ fn names_fields_by_text_name_and_value() {
             "Failed to start healthz server: listen tcp 203.0.113.9:10248: bind: cannot assign requested address",
             json!({}),
             "healthzBindAddress",
+        ),
+        (
+            "Failed to listen and serve: open : no such file or directory",
+            json!({"tlsCertFile": "/etc/k/t.crt", "tlsPrivateKeyFile": ""}),
+            "tlsCertFile",
+        ),
+        (
+            "validate service connection: validate CRI v1 runtime API for endpoint \"unix:///x\": rpc error: code = \
+             DeadlineExceeded",
+            json!({"containerRuntimeEndpoint": "unix:///x", "runtimeRequestTimeout": "-1s"}),
+            "runtimeRequestTimeout",
         ),
         // Policies.
         (

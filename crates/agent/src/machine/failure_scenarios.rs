@@ -279,6 +279,19 @@ fn restarts_no_kubelet_again_that_fails_for_its_state_file() {
 }
 
 #[test]
+fn reports_a_state_file_of_the_assigned_last_known_good() {
+    let mut sim = sim_with_good_assigned();
+    sim.behaviours.insert("local".to_owned(), Behaviour::StaleState { command_fails: true });
+    sim.assign(None);
+    sim.run_for(1_000.0);
+    let error = "failed trial: kubelet does not start: cpuManagerPolicy: start cpu manager error: default cpuset cannot be empty";
+    assert_eq!((names(&sim.activations), sim.error().as_str()), (vec!["good".to_owned(), "local".to_owned()], error));
+    sim.behaviours.clear();
+    sim.run_for(40.0);
+    assert_eq!((sim.conditions().as_str(), sim.error().as_str()), ("+Synced +Active +Local", ""));
+}
+
+#[test]
 fn rolls_back_after_three_exits() {
     let mut sim = sim_with_good_assigned();
     sim.behaviours.insert("new".to_owned(), Behaviour::Exits);

@@ -133,6 +133,11 @@ pub(super) fn state_file_fix(file: &str) -> String {
     )
 }
 
+/// Error text of a last known good that is assigned and does not start.
+pub(super) fn not_started(last_error: &str) -> String {
+    format!("{TRIAL_PREFIX}kubelet does not start: {last_error}")
+}
+
 /// Text after the error of an assignment whose last known good is not healthy either.
 pub(super) fn good_fails_too(state_file: Option<&str>) -> String {
     let cause = state_file.map(|file| format!(": the cause is the state file {file}"));

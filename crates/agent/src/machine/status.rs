@@ -179,7 +179,7 @@ impl MachineState {
             return Some(failure.error.clone() + &also.unwrap_or_default());
         }
         match &volatile.activation.problem {
-            None => None,
+            None => volatile.watch.stale_state_error().filter(|_| good_fails).map(kubelet_messages::not_started),
             Some(ActivationError::NotPlaced(_) | ActivationError::NotRequested(_)) => {
                 Some(error_text::INTERNAL.to_owned())
             }

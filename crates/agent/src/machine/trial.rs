@@ -113,6 +113,11 @@ impl HealthWatch {
         startup_error::state_file(self.last_error.as_deref()?)
     }
 
+    /// Last error of the kubelet if it is about a state file.
+    pub(super) fn stale_state_error(&self) -> Option<&str> {
+        self.last_error.as_deref().filter(|_| self.state_file().is_some())
+    }
+
     /// Number of exits of the kubelet since the first report.
     fn exits(&self) -> u32 {
         self.restarts.map_or(0, |(first, last)| last.saturating_sub(first))
