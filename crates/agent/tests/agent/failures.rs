@@ -102,20 +102,23 @@ async fn names_field_of_a_kubelet_that_exits(env: TestEnv) {
             manager("invalid Node Allocatable configuration. Resource \"memory\" has a reservation of 9Gi"),
         ),
         (
-            "port, readOnlyPort or address",
+            "port or readOnlyPort",
             "E1124 08:00:00.1 1 server.go:1] \"Failed to listen and serve\" err=\"listen tcp :1: bind: in use\""
                 .to_owned(),
         ),
         ("failSwapOn", run("failed to run Kubelet: running with swap on is not supported, please disable swap")),
         ("cpuManagerPolicy", manager("please drain this node and delete the CPU manager checkpoint file \"/x\"")),
         (
-            "reservedSystemCPUs, systemReserved or kubeReserved",
+            "cpuManagerPolicy, reservedSystemCPUs, systemReserved or kubeReserved",
             run(
                 "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
             ),
         ),
         ("systemReservedCgroup", manager("Failed to enforce System Reserved Cgroup Limits on \"/x\": no cgroup")),
-        ("cgroupRoot", run("failed to run Kubelet: invalid configuration: cgroup-root [\"x\"] doesn't exist")),
+        (
+            "cgroupRoot or cgroupDriver",
+            run("failed to run Kubelet: invalid configuration: cgroup-root [\"x\"] doesn't exist"),
+        ),
     ];
     let pods = 50..;
     let exit = pods.clone().zip(&lines).map(|(pods, (_, line))| (pods, line.clone())).collect();
@@ -130,7 +133,7 @@ async fn names_field_of_a_kubelet_that_exits(env: TestEnv) {
         env.wait_for_kubelet("started 110").await;
     }
     let events = env.events().await;
-    let event = "the kubelet exited 3 times during its trial; its last error: cgroupRoot: ";
+    let event = "the kubelet exited 3 times during its trial; its last error: cgroupRoot or cgroupDriver: ";
     assert!(events.iter().any(|text| text.contains(event)), "{events:?}");
 }
 
