@@ -96,8 +96,8 @@ pub fn field(error: &str, configuration: Option<&Document>) -> Option<String> {
 /// Returns the field that a text names before an error of a kubelet, as [`with_field`] adds it.
 #[must_use]
 pub fn field_in(text: &str) -> Option<&str> {
-    let starts = [0].into_iter().chain(text.match_indices(": ").map(|(at, colon)| at + colon.len()));
-    starts.filter_map(|start| leading_fields(text.get(start..)?)).next()
+    let mut starts = [0].into_iter().chain(text.match_indices(": ").map(|(at, colon)| at + colon.len()));
+    starts.find_map(|start| leading_fields(text.get(start..)?))
 }
 
 /// Returns the path of the state file that an error concerns, or its name in the kubelet's root directory. With such a
@@ -134,8 +134,8 @@ fn named_fields(error: &str) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
     for word in error.split(|letter| !is_of_name(letter)).map(|word| word.trim_matches('.')) {
-        let starts = [0].into_iter().chain(word.match_indices('.').map(|(at, _)| at + 1));
-        let field = starts.filter_map(|start| named_field(word.get(start..)?)).next();
+        let mut starts = [0].into_iter().chain(word.match_indices('.').map(|(at, _)| at + 1));
+        let field = starts.find_map(|start| named_field(word.get(start..)?));
         found.extend(field.filter(|field| !found.contains(field)));
     }
     found.truncate(MAX_FIELDS);

@@ -7,7 +7,7 @@ use super::*;
 /// What kubelets 1.21.1 and 1.36.2 logged before they exited.
 static RECORDED: &str = include_str!("../../../tests/data/startup-errors.jsonl");
 /// The fields that each recorded case concerns, if its kubelet exits: id, fields.
-const EXPECTED: [(&str, &str); 45] = [
+const EXPECTED: [(&str, &str); 44] = [
     ("clientCAFile-missing", "authentication.x509.clientCAFile"),
     ("clientCAFile-not-pem", "authentication.x509.clientCAFile"),
     ("tls-missing", "tlsCertFile"),
@@ -54,7 +54,6 @@ const EXPECTED: [(&str, &str); 45] = [
     ("tracing-endpoint 1.36.2", "tracing.endpoint"),
     // This version does not have the gate.
     ("tracing-endpoint 1.21.1", "featureGates"),
-    ("none", ""),
 ];
 
 fn document(configuration: &Json) -> Document {
