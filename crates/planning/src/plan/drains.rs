@@ -22,7 +22,16 @@ pub(super) struct DrainNeeds<'a> {
     /// Whether the riskiest answer of the pool's kubelets on a configuration that the plan does not know needs a drain. No
     /// entry without an answer.
     sampled: BTreeMap<Option<ConfigSource>, bool>,
-    known: RefCell<BTreeMap<(ConfigSource, Option<Minor>, bool), DrainNeed>>,
+    known: RefCell<BTreeMap<Comparison, DrainNeed>>,
+}
+
+/// What decides the need of a change from a known ConfigMap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Comparison {
+    from: ConfigSource,
+    kubelet: Option<Minor>,
+    /// Whether the agent merges the configuration over the node's own.
+    merges: bool,
 }
 
 /// Whether a node is drained before its assignment, and why.
@@ -91,13 +100,13 @@ impl<'a> DrainNeeds<'a> {
 
     /// Whether a change from this ConfigMap needs a drain.
     fn known(&self, node: &Node, source: &ConfigSource, rendered: &Rendered) -> DrainNeed {
-        let key = (source.clone(), known_minor(node), node.merges());
+        let key = Comparison { from: source.clone(), kubelet: known_minor(node), merges: node.merges() };
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
         let needs = self.index.document(source).map_or(DrainNeed::Unknown, |old| {
-            let (new, minors) = (&rendered.document, BTreeSet::from([key.1]));
-            let fields = match key.2 {
+            let (new, minors) = (&rendered.document, BTreeSet::from([key.kubelet]));
+            let fields = match key.merges {
                 true => overlaid_fields(&old, new, &minors),
                 false => changed_fields(Some(&old), Some(new), &minors),
             };
