@@ -9,6 +9,7 @@ use super::error::ErrorMessage;
 use super::explain::{Explanation, next_step};
 use super::stops;
 use super::summary;
+use crate::status::NewNodes;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::hold::Hold;
@@ -50,6 +51,9 @@ pub struct PoolEnd<'a> {
     /// Why the remaining nodes did not start, and when they may. Unset if no node was held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<&'a Hold>,
+    /// New nodes that `verify --new-nodes-within` accepted. Unset without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_nodes: Option<NewNodes>,
     /// The nodes, by name.
     pub nodes: Vec<NodeEnd<'a>>,
 }
@@ -83,6 +87,7 @@ pub fn ended(
             stopped: pool.stopped.as_ref(),
             next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, stops::only_drains_failed(pool))),
             held: pool.held.as_ref(),
+            new_nodes: new_nodes(pool),
             nodes: pool.nodes.iter().map(node).collect(),
         }
     }
@@ -90,10 +95,19 @@ pub fn ended(
     Ended { complete: outcome.is_complete(), pools, seconds, exit_code, remarks, error }
 }
 
+fn new_nodes(pool: &PoolOutcome) -> Option<NewNodes> {
+    let new = stops::new_nodes(pool);
+    new.first().map(|(since, oldest)| NewNodes { nodes: new.len(), oldest: (*oldest).clone(), since: *since })
+}
+
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
     use super::*;
     use nodecfg_planning::convergence::{ConvergenceFailure, Target};
+    use nodecfg_planning::plan::Why;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
     use nodecfg_planning::rollout::End;
 
@@ -107,6 +121,7 @@ mod tests {
                 0 => {
                     End::Failed { failure: ConvergenceFailure::Refused { error: "no".to_owned() }, rolled_back: false }
                 }
+                1 => End::LeftAlone { why: Why::New { joined: Timestamp::UNIX_EPOCH } },
                 _ => End::NotStarted,
             },
             seconds: None,
@@ -124,5 +139,6 @@ mod tests {
         assert!(gpu["next"].as_str().unwrap().contains("same command again"));
         assert!(gpu["nodes"][0]["explanation"]["meaning"].is_string());
         assert!(gpu["nodes"][1].get("explanation").is_none());
+        assert_eq!(gpu["newNodes"], json!({"nodes": 1, "oldest": "n001", "since": "1970-01-01T00:00:00Z"}));
     }
 }

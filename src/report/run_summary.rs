@@ -84,7 +84,7 @@ pub fn write(
         writeln!(out, "- **error:** {}", quoted(&error.message))?;
         writeln!(out, "- **help:** {}\n", quoted(&error.help))?;
     }
-    write_stops(out, outcome)?;
+    write_stops(out, outcome, at)?;
     write_nodes(out, outcome)?;
     write_explanations(out, outcome)?;
     write_pools(out, outcome)?;
@@ -152,8 +152,8 @@ fn write_verdict(
     )
 }
 
-/// Writes why pools stopped, the next steps, and the paused pools.
-fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+/// Writes why pools stopped, the next steps, the held and the paused pools, and accepted new nodes.
+fn write_stops(out: &mut dyn Write, outcome: &Outcome, at: Timestamp) -> io::Result<()> {
     let stops = stops::stops(outcome);
     for (pools, reason) in stops.iter().take(MAX_ROWS) {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
@@ -181,11 +181,17 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if let Some(step) = stops::next_step_after_pauses(&pauses) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
+    let new_nodes = stops::new_node_texts(outcome, at);
+    for text in &new_nodes {
+        writeln!(out, "- **new:** {}", prose(text))?;
+    }
     let steps = summary::next_steps_of_nodes(outcome);
     for step in &steps {
         writeln!(out, "- **next:** {}", prose(step))?;
     }
-    if stops.is_empty() && holds.is_empty() && pauses.is_empty() && steps.is_empty() { Ok(()) } else { writeln!(out) }
+    let lists = [&holds, &new_nodes, &steps];
+    let is_empty = stops.is_empty() && pauses.is_empty() && lists.into_iter().all(Vec::is_empty);
+    if is_empty { Ok(()) } else { writeln!(out) }
 }
 
 /// Writes the nodes with problems and their messages, failed ones first.
@@ -300,6 +306,7 @@ mod tests {
     use super::*;
     use nodecfg_contract::names::{FleetName, NamespaceName};
     use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
+    use nodecfg_planning::plan::Why;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
@@ -344,6 +351,16 @@ mod tests {
     fn success_is_short() {
         let outcome = Outcome { pools: [(pool_name("gpu"), pool(None, [End::Converged, End::Gone]))].into() };
         insta::assert_snapshot!("ending-done", text(&outcome, 0, None));
+    }
+
+    #[test]
+    fn lists_accepted_new_nodes() {
+        let joined = Timestamp::from_second(-3600).unwrap();
+        let outcome =
+            Outcome { pools: [(pool_name("gpu"), pool(None, [End::LeftAlone { why: Why::New { joined } }]))].into() };
+        let text = text(&outcome, 0, None);
+        let new = "- **new:** pool gpu: n000 joined 1h ago, and never had its configuration\n\n";
+        assert!(text.contains(new), "{text}");
     }
 
     #[test]

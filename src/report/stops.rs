@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::explain;
 use super::progress::message;
 use super::{count, names};
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Age, Pause};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::Why;
-use nodecfg_planning::rollout::{End, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// The maximum number of reasons of each kind.
 const MAX_REASONS: usize = 8;
@@ -80,25 +80,41 @@ pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> 
 
 /// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
 pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
-    fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
-        let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
-            End::LeftAlone { why: Why::Paused { order } } => order.as_deref(),
-            _ => None,
-        });
+    let of_pool = |(pool, ended)| {
+        let mut paused = paused(ended).flatten();
         paused.next().map(|pause| (pool, 1 + paused.count(), pause))
-    }
+    };
     outcome.pools.iter().filter_map(of_pool).collect()
 }
 
-/// The pools with new nodes that a `verify` accepts: `pool gpu, 3 nodes never had …`. Counts those beyond a limit.
+/// Why the nodes of a pool are paused, if any is.
+pub(super) fn pause_of(pool: &PoolOutcome) -> Option<String> {
+    let in_repository = || "in the repository (spec.rollout.paused)".to_owned();
+    paused(pool).next().map(|order| order.map_or_else(in_repository, ToString::to_string))
+}
+
+/// The order that pauses each paused node of a pool. `None` for a node whose pool is paused in the repository.
+fn paused(pool: &PoolOutcome) -> impl Iterator<Item = Option<&Pause>> {
+    pool.nodes.iter().filter_map(|node| match &node.end {
+        End::LeftAlone { why: Why::Paused { order } } => Some(order.as_deref()),
+        _ => None,
+    })
+}
+
+/// The new nodes of a pool that a `verify` accepts, the oldest first.
+pub(super) fn new_nodes(pool: &PoolOutcome) -> BTreeSet<(Timestamp, &NodeName)> {
+    let joined = |node: &NodeOutcome| match node.end {
+        End::LeftAlone { why: Why::New { joined } } => Some(joined),
+        _ => None,
+    };
+    pool.nodes.iter().filter_map(|node| Some((joined(node)?, &node.node))).collect()
+}
+
+/// The pools with new nodes that a `verify` accepts: `pool gpu: gpu-7 joined …`. Counts those beyond a limit.
 pub(super) fn new_node_texts(outcome: &Outcome, at: Timestamp) -> Vec<String> {
     let mut texts = Vec::new();
     for (pool, ended) in &outcome.pools {
-        let joined = ended.nodes.iter().filter_map(|node| match node.end {
-            End::LeftAlone { why: Why::New { joined } } => Some((joined, &node.node)),
-            _ => None,
-        });
-        let nodes: BTreeSet<_> = joined.collect();
+        let nodes = new_nodes(ended);
         let Some((oldest, _)) = nodes.first() else { continue };
         let listed = names(nodes.iter().map(|(_, node)| node.as_str()), MAX_NAMES);
         let age = Age::between(*oldest, at);

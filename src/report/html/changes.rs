@@ -7,7 +7,10 @@ use maud::{Markup, html};
 use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
-use crate::report::review::{changes_beside_assignments, clipped, drain_summary, pod_facts, sentences, stop, title};
+use crate::report::review::sentences::Fact;
+use crate::report::review::{
+    changes_beside_assignments, clipped, conditions, drain_summary, pod_facts, sentences, title,
+};
 use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
 use nodecfg_planning::drain::forecast::PodForecast;
@@ -41,6 +44,7 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
                     "\n"
                 }
                 (more(changed.len(), "changed pools"))
+                @if let Some(restarts) = sentences::restarts(review) { p { (Prose(&restarts)) "." } }
                 @if unchanged > 0 { p.quiet { (count(unchanged, "other pool")) " unchanged." } }
             }
             "\n"
@@ -58,7 +62,7 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
         }
         @if let Some(meaning) = meaning { p { (Prose(&capital(meaning))) "." } }
         @if let Some(risk) = sentences::risk(pool) { p { strong { "Risk" } " " (Prose(&risk)) } }
-        @if let Some(why) = pool.rollout.as_ref().and_then(stop) { p.remark { (Prose(&format!("Stops at once: {why}."))) } }
+        @for fact in pool.rollout.as_ref().map(conditions).unwrap_or_default() { p.remark { (Prose(&sentence(&fact))) } }
         @if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
             p.remark { (Prose(&format!("Refused by sync: {refused}. {}.", capital(&refusal.help)))) }
         }
@@ -82,6 +86,11 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
             p.quiet { code { (Text(&file.path)) } " " (sentences::file_change(file.change)) }
         }
     }
+}
+
+fn sentence(fact: &Fact) -> String {
+    let label = fact.label.map_or_else(String::new, |label| format!("{label} "));
+    capital(&format!("{label}{}.", fact.text))
 }
 
 /// The drain of the pools, and what it does to the pods that are on the nodes now.

@@ -11,9 +11,10 @@ use crate::report::drained::drained;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
 use crate::report::recovery::changed;
-use crate::report::review::{remarks, suffix};
+use crate::report::review::{remarks, sentences, suffix};
 use crate::report::{duration, source, stops, summary};
 use crate::review::Review;
+use kubelet_config::finding::Severity;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 use nodecfg_planning::state::State;
@@ -58,7 +59,7 @@ pub fn of_run(
         facts,
         made: now,
         errors: error.into_iter().cloned().collect(),
-        notices: notices(outcome),
+        notices: notices(outcome, now).into_iter().chain(review_notices(&run.review)).collect(),
         pools: pools(outcome, now),
         columns: &["from", "to", "took"],
         drains: drained(outcome),
@@ -100,8 +101,8 @@ fn header_facts(header: &RunHeader) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Stop reasons and pauses, with their next steps.
-fn notices(outcome: &Outcome) -> Vec<Notice> {
+/// Stop reasons, holds, pauses and accepted new nodes, with their next steps.
+fn notices(outcome: &Outcome, at: Timestamp) -> Vec<Notice> {
     let (stops, pauses) = (stops::stops(outcome), stops::pauses(outcome));
     [
         ("stopped", stops::stop_texts(&stops)),
@@ -109,11 +110,23 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
         ("held", stops::hold_texts(outcome)),
         ("paused", stops::pause_texts(&pauses)),
         ("next", stops::next_step_after_pauses(&pauses).into_iter().collect()),
+        ("new", stops::new_node_texts(outcome, at)),
         ("next", summary::next_steps_of_nodes(outcome)),
     ]
     .into_iter()
     .flat_map(|(label, texts)| texts.into_iter().map(move |text| Notice { label, text }))
     .collect()
+}
+
+/// Warnings about the configuration, and nodes without a pool.
+fn review_notices(review: &Review) -> Vec<Notice> {
+    let warnings = review.findings.iter().filter(|finding| finding.severity != Severity::Note).map(|finding| {
+        let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+        let help = finding.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+        Notice { label: "warning", text: format!("{place}{}{help}", finding.message) }
+    });
+    let unpooled = review.cluster.iter().flat_map(|cluster| sentences::unpooled(cluster, |node| node.to_string()));
+    warnings.chain(unpooled.map(|text| Notice { label: "note", text })).collect()
 }
 
 /// The pools: those with problems first, then by name.
@@ -125,6 +138,7 @@ fn pools(outcome: &Outcome, at: Timestamp) -> Vec<Pool> {
         fleet: None,
         remarks: (ended.stopped.iter().map(|reason| format!("stopped: {reason}")))
             .chain(ended.held.iter().map(|hold| format!("held: {hold}")))
+            .chain(stops::pause_of(ended).map(|pause| format!("paused: {pause}")))
             .collect(),
         nodes: ended.nodes.iter().map(|outcome| node(outcome, at)).collect(),
     };

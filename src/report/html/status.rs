@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
-use crate::report::status::{explanation, fleet_notes, pause, problem, state};
+use crate::report::status::{POOL_NOTES, explanation, fleet_notes, pool_note, problem, state};
 use crate::report::{count, source, uncommitted};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
@@ -47,12 +47,7 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
         facts: facts(status, server),
         made: status.at,
         errors: problems.into_iter().map(problem).collect(),
-        notices: status
-            .fleets
-            .iter()
-            .flat_map(fleet_notes)
-            .map(|note| Notice { label: note.kind, text: note.text })
-            .collect(),
+        notices: notices(status),
         pools: status
             .pools
             .iter()
@@ -86,21 +81,25 @@ fn facts(status: &FleetStatus, server: &str) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// Notes about fleets, and why the nodes of pools wait or are new.
+fn notices(status: &FleetStatus) -> Vec<Notice> {
+    let of_fleets = status.fleets.iter().flat_map(fleet_notes).map(|note| Notice { label: note.kind, text: note.text });
+    let of_pools = POOL_NOTES.into_iter().flat_map(|kind| {
+        let notes =
+            status.pools.iter().filter_map(move |of| Some((of.pool.as_ref()?, pool_note(of, kind, status.at)?)));
+        notes.map(move |(pool, text)| Notice { label: kind, text: format!("{pool} {text}") })
+    });
+    of_fleets.chain(of_pools).collect()
+}
+
 fn moment(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 
 fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>, at: Timestamp) -> Pool {
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
-    let mut remarks: Vec<String> = of
-        .paused
-        .as_ref()
-        .map(|paused| format!("paused: {}", pause(paused)))
-        .into_iter()
-        .chain(of.held.as_ref().map(|hold| format!("held: {hold}")))
-        .chain(of.domain.as_ref().map(|domain| format!("order: {domain}")))
-        .chain(of.new_nodes.as_ref().map(|new| format!("new: {}", new.text(at))))
-        .collect();
+    let note = |kind: &str| Some(format!("{kind}: {}", pool_note(of, kind, at)?));
+    let mut remarks: Vec<String> = POOL_NOTES.into_iter().filter_map(note).collect();
     if of.configurations > 1 {
         remarks.push(format!("nodes run {} different configurations", of.configurations));
     }

@@ -10,6 +10,7 @@ use super::{Run, RunTimeline, failed, of_run, of_status, write};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
 use crate::review::{Review, Side, of_plan};
+use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -19,6 +20,7 @@ use nodecfg_planning::convergence::{ConvergenceFailure, Target};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{self, node_name, pool_name, source};
 use nodecfg_planning::plan::{Why, make};
+use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
@@ -151,6 +153,37 @@ fn page_has_pauses_and_few_next_steps() {
     assert!(notices.ends_with(&[("paused", web), ("next", resume)]), "{notices:?}");
     assert!(notices.contains(&("stopped", "192 more pools; -o json lists them")), "{notices:?}");
     assert_eq!(notices.iter().filter(|(label, _)| *label == "next").count(), 2, "{notices:?}");
+}
+
+#[test]
+fn page_has_accepted_new_nodes_and_warnings() {
+    let new = End::LeftAlone { why: Why::New { joined: at(0) } };
+    let outcome = Outcome { pools: [(pool_name("gpu"), pool(None, [new]))].into() };
+    let mut run = run("https://cluster.example");
+    run.review.findings = vec![Finding::warning("max-pods", "too many").help("write 110"), Finding::note("x", "y")];
+    let page = of_run(run, &outcome, at(3600), 1.0, 0, None);
+    let notices: Vec<(&str, &str)> = page.notices.iter().map(|notice| (notice.label, notice.text.as_str())).collect();
+    let new = "pool gpu: n00000 joined 1h ago, and never had its configuration";
+    assert_eq!(notices, [("new", new), ("warning", "too many; write 110")]);
+}
+
+#[test]
+fn all_formats_show_what_a_pool_waits_for() {
+    let mut review = crate::report::review::troubled_drain();
+    let rollout = review.pools.iter_mut().find_map(|pool| pool.rollout.as_mut()).unwrap();
+    rollout.pause = Some(Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned(), allowed: None });
+    rollout.start = PoolStart::Waits;
+    rollout.after = [pool_name("web")].into();
+    let (mut plain, mut markdown) = (Vec::new(), Vec::new());
+    crate::report::review::text(&mut plain, &review, false, 200).unwrap();
+    crate::report::review::markdown(&mut markdown, &review, None).unwrap();
+    let run = Run { review, ..run("https://cluster.example") };
+    let page = text(&of_run(run, &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
+    for shown in [String::from_utf8(plain).unwrap(), String::from_utf8(markdown).unwrap(), page] {
+        for condition in ["by ada since 1970-01-01", "tarts after pool web has converged", "use up maxUnavailable"] {
+            assert!(shown.contains(condition), "{condition}: {shown}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::group::budgets;
-use super::sentences::clipped;
+use super::sentences::{Fact, clipped};
 use crate::report::{count, names, whole_duration};
 use crate::review::{ClusterReview, DrainedPods, Group, PlannedDrain, PoolChange, Review};
 use nodecfg_contract::printable::one_line;
@@ -55,27 +55,19 @@ fn limits(drain: &PlannedDrain) -> String {
     text
 }
 
-/// A fact about the pods of a drain.
-pub(in crate::report) struct PodFact {
-    /// What it does to the drain.
-    pub(in crate::report) label: Option<&'static str>,
-    /// The fact.
-    pub(in crate::report) text: String,
-}
-
 /// The facts about the pods of a drain: totals, refused pods, budgets that allow no eviction, or why they are unknown.
-pub(in crate::report) fn pod_facts(drain: &PlannedDrain) -> Vec<PodFact> {
+pub(in crate::report) fn pod_facts(drain: &PlannedDrain) -> Vec<Fact> {
     match &drain.pods {
         None => Vec::new(),
         Some(DrainedPods::Unread(unread)) => {
             let text =
                 format!("the pods to evict are unknown: {}; {}", one_line(&unread.error), one_line(&unread.help));
-            vec![PodFact { label: Some("note:"), text }]
+            vec![Fact { label: Some("note:"), text }]
         }
         Some(DrainedPods::Read(forecast)) => {
-            let totals = PodFact { label: None, text: totals(forecast) };
-            let refused = refused(forecast).into_iter().map(|text| PodFact { label: Some("drain refused:"), text });
-            let blocked = blocked(forecast).into_iter().map(|text| PodFact { label: Some("drain blocked now:"), text });
+            let totals = Fact { label: None, text: totals(forecast) };
+            let refused = refused(forecast).into_iter().map(|text| Fact { label: Some("drain refused:"), text });
+            let blocked = blocked(forecast).into_iter().map(|text| Fact { label: Some("drain blocked now:"), text });
             [totals].into_iter().chain(refused).chain(blocked).collect()
         }
     }

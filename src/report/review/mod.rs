@@ -17,7 +17,7 @@ pub(super) use drains::{pod_facts, summary as drain_summary};
 pub(super) use group::title;
 pub use markdown::{LEAST_CHARS, write as markdown};
 pub use outlook::remarks;
-pub(super) use outlook::{stop, suffix};
+pub(super) use outlook::{conditions, suffix};
 pub(super) use pointers::changes_beside_assignments;
 pub(super) use sentences::clipped;
 pub use sentences::header_line;

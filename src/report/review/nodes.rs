@@ -6,6 +6,7 @@ use std::io;
 
 use super::group::limit;
 use super::pointers::changes_beside_assignments;
+use super::sentences::Fact;
 use super::text::Page;
 use super::{drains, outlook};
 use crate::report::progress::message;
@@ -17,30 +18,6 @@ use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// The maximum node names per line.
 const MAX_NAMES: usize = 8;
-
-/// The label of a pause.
-const PAUSED: &str = "paused:";
-
-/// Highlights the label of a pause.
-fn highlight_pause(line: &str) -> String {
-    line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
-}
-
-/// The label of a pool that no node starts of now.
-const HELD: &str = "held:";
-
-/// Highlights the label of a hold.
-fn highlight_hold(line: &str) -> String {
-    line.strip_prefix(HELD).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(HELD)))
-}
-
-/// The label of a pool that a sync stops at once.
-const STOPPED: &str = "stops at once:";
-
-/// Highlights the label of a stop.
-fn highlight_stop(line: &str) -> String {
-    line.strip_prefix(STOPPED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(STOPPED)))
-}
 
 fn plain(text: &str) -> String {
     text.to_owned()
@@ -107,21 +84,9 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
         _ => {}
     }
     let Some(rollout) = &pool.rollout else { return Ok(()) };
-    if let Some(pause) = &rollout.pause {
-        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
-        page.prose(2, &format!("{PAUSED} {pause}{despite}"), highlight_pause)?;
-    }
-    if let Some(why) = outlook::stop(rollout) {
-        page.prose(2, &format!("{STOPPED} {why}"), highlight_stop)?;
-    }
-    if let Some(after) = outlook::after(rollout) {
-        page.prose(2, &after, plain)?;
-    }
-    if let PoolStart::Held { hold } = &rollout.start {
-        page.prose(2, &format!("{HELD} {hold}"), highlight_hold)?;
-    }
-    if rollout.start == PoolStart::Waits {
-        page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;
+    for Fact { label, text } in outlook::conditions(rollout) {
+        let label = label.map_or_else(String::new, |label| format!("{} ", warning(label)));
+        page.prose(2, &format!("{label}{text}"), plain)?;
     }
     for wave in rollout.waves.iter().take(outlook::MAX_WAVES) {
         write_wave(page, wave)?;

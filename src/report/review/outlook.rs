@@ -2,6 +2,7 @@
 //! line repeats.
 
 use super::drains;
+use super::sentences::Fact;
 use crate::report::style::{heading, quiet, warning};
 use crate::report::{count, names, next_opening, uncommitted, whole_duration};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
@@ -99,6 +100,27 @@ pub(super) fn more_waves(rollout: &Rollout) -> Option<String> {
     Some(format!("then {}", count(more, "more value")))
 }
 
+/// Whether and when a sync starts the nodes of a pool: its pause, a stop, the pools before it, a hold, and unavailable
+/// nodes.
+pub(in crate::report) fn conditions(rollout: &Rollout) -> Vec<Fact> {
+    let labeled = |label, text| Fact { label: Some(label), text };
+    let pause = rollout.pause.as_ref().map(|pause| {
+        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
+        labeled("paused:", format!("{pause}{despite}"))
+    });
+    let stop = stop(rollout).map(|why| labeled("stops at once:", why));
+    let after = after(rollout).map(|text| Fact { label: None, text });
+    let start = match &rollout.start {
+        PoolStart::Held { hold } => Some(labeled("held:", hold.to_string())),
+        PoolStart::Waits => {
+            let text = "waits until unavailable nodes recover: they use up maxUnavailable".to_owned();
+            Some(Fact { label: None, text })
+        }
+        PoolStart::Starts | PoolStart::Stops { .. } => None,
+    };
+    [pause, stop, after, start].into_iter().flatten().collect()
+}
+
 /// When the nodes of a wave start. `pace` says how many at once.
 pub(super) fn wave(wave: &Wave, pace: &str) -> String {
     match (wave.kind, &wave.domain) {
@@ -114,7 +136,7 @@ pub(super) fn wave(wave: &Wave, pace: &str) -> String {
 }
 
 /// The pools that a pool with nodes to assign waits for.
-pub(super) fn after(rollout: &Rollout) -> Option<String> {
+fn after(rollout: &Rollout) -> Option<String> {
     let names = names(rollout.after.iter().map(|pool| pool.as_str()), MAX_NAMES);
     let (pools, have) = if rollout.after.len() == 1 { ("pool", "has") } else { ("pools", "have") };
     (rollout.assign > 0 && !rollout.after.is_empty()).then(|| format!("starts after {pools} {names} {have} converged"))
@@ -142,7 +164,7 @@ pub(super) fn stopped(review: &Review, cluster: &ClusterReview) -> Option<String
 }
 
 /// Why a sync stops a pool at once, if it does.
-pub(in crate::report) fn stop(rollout: &Rollout) -> Option<String> {
+fn stop(rollout: &Rollout) -> Option<String> {
     let PoolStart::Stops { reason } = &rollout.start else { return None };
     let failed = |action: &Action| matches!(action, Action::Await { error: Some(_), .. });
     let steps = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(|step| failed(&step.action));

@@ -4,11 +4,23 @@ use std::collections::BTreeMap;
 
 use super::drains;
 use super::outlook::{self, remarks, suffix};
-use crate::report::count;
-use crate::review::{Changes, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
+use crate::report::{count, names};
+use crate::review::{Changes, ClusterReview, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
 use kubelet_config::risk::{Class, Risk};
+use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;
-use nodecfg_planning::plan::{ChangedField, Sample};
+use nodecfg_planning::plan::{ChangedField, Sample, Unpooled};
+
+/// Maximum number of nodes in a list.
+const MAX_NAMES: usize = 12;
+
+/// A fact about a change, in a line or an item.
+pub(in crate::report) struct Fact {
+    /// What kind of fact it is, with a colon, if it needs attention.
+    pub(in crate::report) label: Option<&'static str>,
+    /// The fact.
+    pub(in crate::report) text: String,
+}
 
 /// The first line on standard error: the revision and the base of a command.
 #[must_use]
@@ -233,6 +245,18 @@ pub(in crate::report) fn restarts(review: &Review) -> Option<String> {
     let nodes: usize = review.pools.iter().filter_map(|pool| pool.risk.unready_nodes).sum();
     let nodes = (nodes > 0).then(|| count(nodes, "node"))?;
     Some(format!("On {nodes}, the kubelet restart makes containers with probes not ready briefly (KEP-4781)"))
+}
+
+/// Nodes without a pool, one text for those that had one and one for the others. `name` formats a name.
+pub(in crate::report) fn unpooled(cluster: &ClusterReview, name: fn(&NodeName) -> String) -> Vec<String> {
+    let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
+    let groups = [(left, "no longer in any pool, configuration unchanged"), (none, "in no pool")];
+    let text = |(nodes, what): (Vec<&_>, &str)| {
+        let listed: Vec<String> = nodes.iter().map(|node: &&Unpooled| name(&node.node)).collect();
+        let number = count(nodes.len(), "node");
+        (!nodes.is_empty()).then(|| format!("{number} {what}: {}", names(listed.iter().map(String::as_str), MAX_NAMES)))
+    };
+    groups.into_iter().filter_map(text).collect()
 }
 
 /// Why a sync refuses the changes of a pool, if it does.

@@ -7,7 +7,7 @@ use super::super::markdown::{code, prose};
 use super::super::source::short;
 use super::sentences::FleetNote;
 use super::text::{percent, state, state_counts, totals};
-use super::{explanation, fleet_notes, pause, problem};
+use super::{POOL_NOTES, explanation, fleet_notes, pool_note, problem};
 use crate::status::{FleetStatus, NodeStatus};
 
 /// The maximum nodes of a cluster whose nodes are all listed.
@@ -25,16 +25,11 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     writeln!(out, "| pool | nodes | converged | configurations | states |")?;
     writeln!(out, "|---|---|---|---|---|")?;
     for pool in &status.pools {
-        let paused =
-            pool.paused.as_ref().map(|paused| format!("; paused {}", prose(&pause(paused)))).unwrap_or_default();
-        let held = pool.held.as_ref().map(|hold| format!("; held {}", prose(&hold.to_string()))).unwrap_or_default();
-        let domain =
-            pool.domain.as_ref().map(|domain| format!("; order: {}", prose(&domain.to_string()))).unwrap_or_default();
-        let new =
-            pool.new_nodes.as_ref().map(|new| format!("; new: {}", prose(&new.text(status.at)))).unwrap_or_default();
+        let note = |kind| Some(format!("; {kind}: {}", prose(&pool_note(pool, kind, status.at)?)));
+        let notes: String = POOL_NOTES.into_iter().filter_map(note).collect();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {}{paused}{held}{domain}{new} |",
+            "| {} | {} | {} | {} | {}{notes} |",
             shown(pool.pool.as_ref().map(ToString::to_string)),
             pool.nodes,
             percent(pool).unwrap_or_else(|| "–".to_owned()),

@@ -14,7 +14,7 @@ mod text;
 
 pub use changes::{Line, change_event, change_line, screen_header};
 pub use markdown::markdown;
-pub use sentences::{drift, fleet_notes, pause, problem};
+pub use sentences::{POOL_NOTES, drift, fleet_notes, pool_note, problem};
 pub use text::{TextOptions, node_names, state, text, wide};
 
 /// Status of a cluster.

@@ -1,7 +1,9 @@
 //! Texts about nodes, pools and fleets in the status.
 
+use jiff::Timestamp;
+
 use super::super::source::short;
-use crate::status::{Drift, FleetOrders, NodeStatus, Paused, State};
+use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::observed::Readiness;
 use nodecfg_planning::convergence::{Convergence, Target, Waiting};
@@ -95,6 +97,20 @@ pub fn fleet_notes(orders: &FleetOrders) -> Vec<FleetNote> {
     notes
 }
 
+/// The kinds of notes about a pool, in display order.
+pub const POOL_NOTES: [&str; 4] = ["paused", "held", "order", "new"];
+
+/// The note of a kind about a pool, without its name: why its nodes wait, which domain is on, and which nodes are new.
+#[must_use]
+pub fn pool_note(pool: &PoolStatus, kind: &str, at: Timestamp) -> Option<String> {
+    match kind {
+        "paused" => pool.paused.as_ref().map(pause),
+        "held" => pool.held.as_ref().map(ToString::to_string),
+        "order" => pool.domain.as_ref().map(ToString::to_string),
+        _ => pool.new_nodes.as_ref().map(|new| new.text(at)),
+    }
+}
+
 /// Describes a drift and its fix.
 #[must_use]
 pub fn drift(drift: &Drift) -> String {
@@ -121,8 +137,7 @@ pub fn drift(drift: &Drift) -> String {
 }
 
 /// The author, start and reason of a pause.
-#[must_use]
-pub fn pause(paused: &Paused) -> String {
+fn pause(paused: &Paused) -> String {
     let order = paused.order.as_ref().map(|order| {
         let allowed = order.allowed.as_ref().map(|allowed| format!("; {allowed}")).unwrap_or_default();
         format!("by {} since {:.0}: {}{allowed}", order.by, order.at, order.reason)

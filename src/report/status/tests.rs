@@ -1,6 +1,7 @@
 //! Tests of the status text for clusters of 3, 20 and 15,000 nodes, in 80 and 200 columns.
 
 use super::*;
+use crate::report::html;
 use crate::status::tests::{at, compared, orders};
 use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
@@ -66,6 +67,21 @@ fn three_nodes() {
     let status = cluster(1, 3);
     insta::assert_snapshot!("status-3-at-80", shown(&status, 80, false));
     insta::assert_snapshot!("status-3-at-200", shown(&status, 200, false));
+}
+
+#[test]
+fn all_formats_show_pauses() {
+    let status = cluster(1, 3);
+    let (mut markdown, mut page) = (Vec::new(), Vec::new());
+    super::markdown(&mut markdown, &status, true).unwrap();
+    let content = html::of_status(&status, "https://cluster.example", None);
+    assert!(
+        content.notices.iter().any(|notice| notice.label == "paused" && notice.text.starts_with("pool-000 by ada"))
+    );
+    html::write(&mut page, &content).unwrap();
+    for shown in [shown(&status, 200, false), String::from_utf8(markdown).unwrap(), String::from_utf8(page).unwrap()] {
+        assert!(shown.contains("by ada") && shown.contains("waiting for the new"), "{shown}");
+    }
 }
 
 #[test]
@@ -210,7 +226,7 @@ fn new_nodes_are_counted_by_pool() {
     markdown(&mut out, &status, false).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains(&format!("; new: {sentence} |")), "{text}");
-    let page = crate::report::html::of_status(&status, "https://server", None);
+    let page = html::of_status(&status, "https://server", None);
     assert!(page.pools.iter().any(|pool| pool.remarks.contains(&format!("new: {sentence}"))));
     let document = Document::value(body(&status)).unwrap();
     assert_eq!(document["pools"][0]["newNodes"]["nodes"], 3);

@@ -11,7 +11,7 @@ use super::super::style::{bad, good, heading, quiet, warning};
 use super::super::table::{Cell, Column, MAX_ALIKE, Table};
 use super::super::{count, uncommitted};
 use super::sentences::FleetNote;
-use super::{explanation, fleet_notes, pause, problem};
+use super::{POOL_NOTES, explanation, fleet_notes, pool_note, problem};
 use crate::layout::{shorten_middle, within};
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
@@ -132,17 +132,16 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
         let text = format!("and {} more; {what}; list them with --all", count(rest.len(), "pool"));
         writeln!(out, "{}", options.fill(&quiet(text)))?;
     }
-    let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pause(pool.paused.as_ref()?))));
-    let held = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.held.as_ref()?.to_string())));
-    let ordered = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.domain.as_ref()?.to_string())));
-    let new =
-        status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.new_nodes.as_ref()?.text(status.at))));
-    let lists: [(String, &str, Vec<_>); 4] = [
-        (warning("Paused:"), "paused", paused.collect()),
-        (warning("Held:"), "held", held.collect()),
-        (heading("Order:"), "in an order", ordered.collect()),
-        (warning("New:"), "with new nodes", new.collect()),
-    ];
+    let lists = POOL_NOTES.map(|kind| {
+        let notes = status.pools.iter().filter_map(|of| Some((of.pool.as_ref()?, pool_note(of, kind, status.at)?)));
+        let (label, more) = match kind {
+            "paused" => (warning("Paused:"), "paused"),
+            "held" => (warning("Held:"), "held"),
+            "order" => (heading("Order:"), "in an order"),
+            _ => (warning("New:"), "with new nodes"),
+        };
+        (label, more, notes.collect::<Vec<_>>())
+    });
     if lists.iter().any(|(.., pools)| !pools.is_empty()) {
         writeln!(out)?;
     }

@@ -10,9 +10,13 @@ use std::io::{self, Write};
 use maud::{Markup, PreEscaped, Render, html};
 
 use super::{Batch, FileReport, Renderer, Totals, stage_name};
+use crate::report::error::ErrorMessage;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Severity};
 use kubelet_config::verdict::Verdict;
+
+/// The case of errors that concern no kubelet version.
+const CASE: &str = "nodecfg";
 
 #[derive(Default)]
 pub(super) struct Junit {
@@ -56,10 +60,18 @@ impl Renderer for Junit {
     }
 }
 
+/// Writes the report of a check that failed as a whole, with its errors as a failed case.
+pub(super) fn failed(out: &mut dyn Write, errors: &[ErrorMessage]) -> io::Result<()> {
+    let text = |error: &ErrorMessage| described(format!("{} [{}]", error.message, error.code), &error.help);
+    let case = Case { name: CASE.to_owned(), failures: errors.iter().map(text).collect() };
+    let suite = Suite { name: ".".to_owned(), cases: vec![case], remarks: Vec::new() };
+    Junit { suites: vec![suite] }.finish(out, &Totals::default())
+}
+
 fn suite(name: &str, verdicts: &[Verdict], findings: &[Finding]) -> Suite {
     let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     let mut cases = vec![Case {
-        name: "nodecfg".to_owned(),
+        name: CASE.to_owned(),
         failures: errors().filter(|finding| finding.kubelets.is_empty()).map(finding_text).collect(),
     }];
     // A file that others are rendered from, such as a base, has errors of versions but no verdicts.
@@ -84,8 +96,13 @@ fn suite(name: &str, verdicts: &[Verdict], findings: &[Finding]) -> Suite {
 
 fn finding_text(finding: &Finding) -> String {
     let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
-    let help = finding.help.as_ref().map_or_else(String::new, |help| format!("\n  {}", help.replace('\n', "\n  ")));
-    format!("{place}{} [{}]{help}", finding.message, finding.code)
+    let text = format!("{place}{} [{}]", finding.message, finding.code);
+    described(text, finding.help.as_deref().unwrap_or_default())
+}
+
+/// A text with its fix on the next lines.
+fn described(text: String, help: &str) -> String {
+    if help.is_empty() { text } else { format!("{text}\n  {}", help.replace('\n', "\n  ")) }
 }
 
 /// The number of cases and of failed cases.

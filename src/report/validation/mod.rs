@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::Format;
+use super::error::ErrorMessage;
 use super::findings::SourceTexts;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place, Severity};
@@ -239,6 +240,19 @@ pub fn renderer(format: ReportFormat, verbose: bool, width: usize, location: Loc
         ReportFormat::Format(Format::Markdown) => Box::new(markdown::MarkdownReport::new(verbose)),
         ReportFormat::Sarif => Box::new(sarif::Sarif::new(location)),
         ReportFormat::Junit => Box::new(junit::Junit::default()),
+    }
+}
+
+/// Writes the report of a check that failed as a whole: an empty file would be read as a success. Only for formats that
+/// have no document of their own for errors.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn failed(format: ReportFormat, out: &mut dyn Write, errors: &[ErrorMessage]) -> io::Result<()> {
+    match format {
+        ReportFormat::Junit => junit::failed(out, errors),
+        ReportFormat::Sarif => sarif::failed(out, errors),
+        ReportFormat::Format(_) => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
+use crate::report::error::ErrorMessage;
 use crate::report::findings::{SourceTexts, affected_kubelets};
 use crate::report::{code_explanation, codes};
 use kubelet_config::finding::{Finding, Place, Severity};
@@ -112,25 +113,38 @@ impl Renderer for Sarif {
             let text = format!("{} more findings are omitted: the maximum is {MAX_RESULTS} results", self.dropped);
             json!({"level": "warning", "message": {"text": text}})
         });
-        let notifications: Vec<Value> = dropped.into_iter().collect();
-        let invocation = json!({"executionSuccessful": true, "toolExecutionNotifications": notifications});
         let rules: Vec<Value> = self.codes.iter().map(|code| descriptor(code)).collect();
-        let document = json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": {"driver": {
-                    "name": "nodecfg",
-                    "semanticVersion": env!("CARGO_PKG_VERSION"),
-                    "rules": rules,
-                }},
-                "columnKind": "unicodeCodePoints",
-                "invocations": [invocation],
-                "results": results,
-            }],
-        });
-        crate::report::json(out, &document)
+        crate::report::json(out, &document(true, dropped.into_iter().collect(), rules, results))
     }
+}
+
+/// Writes the report of a check that failed as a whole: no results, and the errors as notifications of the tool.
+pub(super) fn failed(out: &mut dyn Write, errors: &[ErrorMessage]) -> io::Result<()> {
+    let notification = |error: &ErrorMessage| {
+        let separator = if error.help.is_empty() { "" } else { "\n" };
+        let text = format!("{}{separator}{}", error.message, error.help);
+        json!({"level": "error", "message": {"text": text}})
+    };
+    let notifications = errors.iter().map(notification).collect();
+    crate::report::json(out, &document(false, notifications, Vec::new(), Vec::new()))
+}
+
+fn document(successful: bool, notifications: Vec<Value>, rules: Vec<Value>, results: Vec<Value>) -> Value {
+    let invocation = json!({"executionSuccessful": successful, "toolExecutionNotifications": notifications});
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "nodecfg",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "columnKind": "unicodeCodePoints",
+            "invocations": [invocation],
+            "results": results,
+        }],
+    })
 }
 
 /// The rule descriptor of a code, with all fields that GitHub requires.

@@ -160,13 +160,8 @@ fn others(review: &Review) -> String {
     for ((from, to), nodes) in moves {
         text.push_str(&format!("From {from} to {to}: {}\n\n", listed(nodes)));
     }
-    let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
-    for (nodes, what) in [(left, "no longer in any pool, configuration unchanged"), (none, "in no pool")] {
-        if !nodes.is_empty() {
-            let number = count(nodes.len(), "node");
-            let nodes = nodes.into_iter().map(|node| format!("`{}`", node.node)).collect();
-            text.push_str(&format!("{number} {what}: {}\n\n", listed(nodes)));
-        }
+    for line in sentences::unpooled(cluster, |node| format!("`{node}`")) {
+        text.push_str(&format!("{line}\n\n"));
     }
     text
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::group::{self, title};
+use super::super::sentences::Fact;
 use super::super::{drains, outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
@@ -265,21 +266,9 @@ fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
 
 fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     let before = text.len();
-    if let Some(pause) = &rollout.pause {
-        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
-        text.push_str(&format!("- **paused** {}{despite}\n", prose(&sentences::clipped(&pause.to_string(), 600))));
-    }
-    if let Some(why) = outlook::stop(rollout) {
-        text.push_str(&format!("- **stops at once** {}\n", prose(&sentences::clipped(&why, 600))));
-    }
-    if let Some(after) = outlook::after(rollout) {
-        text.push_str(&format!("- {after}\n"));
-    }
-    if let PoolStart::Held { hold } = &rollout.start {
-        text.push_str(&format!("- **held** {}\n", prose(&sentences::clipped(&hold.to_string(), 600))));
-    }
-    if rollout.start == PoolStart::Waits {
-        text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");
+    for Fact { label, text: fact } in outlook::conditions(rollout) {
+        let label = label.map_or_else(String::new, |label| format!("**{}** ", label.trim_end_matches(':')));
+        text.push_str(&format!("- {label}{}\n", prose(&sentences::clipped(&fact, 600))));
     }
     for wave in rollout.waves.iter().take(outlook::MAX_WAVES) {
         let pace = match several {
