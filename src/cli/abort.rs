@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cluster_args::parse_duration;
+use super::cluster_args::parse_timeout;
 use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{CommandResult, Exit, Terminal, run};
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
@@ -24,8 +24,8 @@ pub(super) struct Args {
     /// Assign the previous ConfigMap again to nodes that have not converged, if it still exists.
     #[arg(long)]
     back: bool,
-    /// Wait this long for the rollout to end; exit with code 6 afterwards.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    /// Wait this long for the rollout to end; exit with code 6 afterwards. 0 sets no limit.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
     timeout: Duration,
     #[command(flatten)]
     order: OrderArgs,

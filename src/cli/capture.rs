@@ -1,10 +1,11 @@
 //! `nodecfg capture`: reads the configuration that nodes run and writes it as repository files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::{ClusterArgs, label_keys};
-use super::repository_args::RepositoryArgs;
+use super::repository_args::OptionalRepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::atomic_file::{Readers, replace};
@@ -32,6 +33,9 @@ use nodecfg_planning::plan::membership;
 /// value is taken, and the others are printed on standard error. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("repository", |repository| repository.long("repo").display_order(2).requires("pool").help(
+    "Take the node selector of --pool from this repository: a folder in a git repository, or an address on a git server"
+)))]
 pub(super) struct Args {
     /// Capture these nodes.
     #[arg(value_name = "NODE", required_unless_present_any = ["pool", "selector"])]
@@ -43,9 +47,8 @@ pub(super) struct Args {
     /// Capture nodes that match this label selector, in the syntax of kubectl.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "nodes")]
     selector: Option<LabelSelector>,
-    /// Take the node selector of --pool from this repository.
-    #[arg(long, value_name = "REPO", requires = "pool")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
     /// Capture at most N nodes of a pool or selector: Ready nodes first, then by name.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all_nodes")]
     at_most: u32,
@@ -115,32 +118,19 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         (Some(folder), Some(pool)) => write(folder, pool, text.clone(), args.pool.is_none() && args.into.is_some())?,
         _ => Vec::new(),
     };
-    show(&common, &selected, &text, errors.iter().map(failed).collect(), written, format, terminal)?;
-    Ok(if errors.is_empty() { Exit::Done } else { Exit::Cluster })
+    let capture = Capture::of(&common, selected.of, errors.iter().map(failed).collect(), written);
+    let printed = show(capture, &text, format, &mut terminal.out);
+    Ok(terminal.end(if errors.is_empty() { Exit::Done } else { Exit::Cluster }, printed, &[]))
 }
 
-fn show(
-    common: &Common,
-    selected: &SelectedNodes,
-    text: &str,
-    failed: Vec<Failed>,
-    written: Vec<String>,
-    format: Format,
-    terminal: &mut Terminal,
-) -> Result<(), CommandError> {
-    let capture = Capture::of(common, selected.of, failed, written);
+fn show(capture: Capture, text: &str, format: Format, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Text if capture.written.is_empty() => write!(terminal.out, "{text}")?,
-        Format::Text => {
-            for file in &capture.written {
-                writeln!(terminal.out, "wrote {file}")?;
-            }
-        }
-        Format::Markdown => capture.markdown(&mut terminal.out)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(capture)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(capture)?)?,
+        Format::Text if capture.written.is_empty() => write!(out, "{text}"),
+        Format::Text => capture.written.iter().try_for_each(|file| writeln!(out, "wrote {file}")),
+        Format::Markdown => capture.markdown(out),
+        Format::Json => report::json(out, &Document::value(capture)?),
+        Format::Yaml => report::yaml(out, &Document::value(capture)?),
     }
-    Ok(())
 }
 
 fn heading(common: &Common, selected: &SelectedNodes) -> String {
@@ -199,11 +189,14 @@ fn too_large(node: &NodeName) -> ClusterError {
 impl Args {
     async fn select(&self, terminal: &mut Terminal) -> Result<SelectedNodes, CommandError> {
         let labels = LabelKeys::Only(BTreeSet::from([POOL_LABEL.to_owned()]));
-        if let (Some(path), Some(pool)) = (&self.repo, &self.pool) {
-            let loaded = RepositoryArgs::of(path).load(terminal).await?;
+        if let (Some(loaded), Some(pool)) = (self.repository.load(terminal).await?, &self.pool) {
             if !loaded.desired.pools.contains_key(pool) {
                 let known = loaded.desired.pools.keys().map(PoolName::as_str);
-                return Err(unknown_pool(pool, &format!("in the repository {}", path.display()), known));
+                return Err(unknown_pool(
+                    pool,
+                    &format!("in the repository {}", loaded.arguments.path.display()),
+                    known,
+                ));
             }
             let reader = self.cluster.reader(label_keys(&loaded.desired)).await?;
             let (all, _) = reader.list_nodes().await?;
@@ -291,7 +284,7 @@ fn refuse_existing(folder: &Path, pool: &PoolName, force: bool) -> Result<(), Co
 
 fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, CommandError> {
     let pool_folder = folder.join(POOLS_FOLDER).join(pool.as_str());
-    let write_error = |path: &Path, error: std::io::Error| {
+    let write_error = |path: &Path, error: io::Error| {
         CommandError::usage(
             format!("cannot write {}: {error}", path.display()),
             "check that the folder is writable and the disk has space",

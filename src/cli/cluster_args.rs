@@ -49,7 +49,7 @@ pub(super) struct ClusterArgs {
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
     /// Retry a request this long while the API server is overloaded or unreachable; 0 sets no limit.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_request_timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     request_timeout: Duration,
 }
 
@@ -178,20 +178,50 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse_argument(text).map_err(|problem| format!("it {problem}"))
 }
 
-/// Parses `--request-timeout`, of which 0 means no limit, as for kubectl.
-fn parse_request_timeout(text: &str) -> Result<Duration, String> {
+/// Parses a timeout, of which 0 means no limit, as for kubectl.
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
     parse_duration(text).map(|limit| if limit.is_zero() { Duration::MAX } else { limit })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::arguments::declared;
+
+    /// The value of an option with a duration, if it is accepted.
+    fn parsed(option: &clap::Arg, value: &str) -> Option<Duration> {
+        let word = format!("--{}={value}", option.get_long().unwrap());
+        let matches =
+            clap::Command::new("nodecfg").arg(option.clone()).try_get_matches_from(["nodecfg", &word]).ok()?;
+        matches.get_one::<Duration>(option.get_id().as_str()).copied()
+    }
 
     #[test]
-    fn request_timeout_of_zero_is_no_limit() {
-        assert_eq!(parse_request_timeout("0"), Ok(Duration::MAX));
-        assert_eq!(parse_request_timeout("0s"), Ok(Duration::MAX));
-        assert_eq!(parse_request_timeout("30"), Ok(Duration::from_secs(30)));
+    fn timeout_of_zero_is_no_limit_in_all_commands() {
+        let commands = declared();
+        let options = commands.get_subcommands().flat_map(clap::Command::get_arguments);
+        let durations: Vec<&clap::Arg> = options
+            .filter(|option| option.get_value_names().is_some_and(|names| names.iter().any(|name| name == "DURATION")))
+            .collect();
+        let mut timeouts = BTreeSet::new();
+        for option in durations {
+            let name = option.get_long().unwrap();
+            assert_eq!(parsed(option, "30"), Some(Duration::from_secs(30)), "{name}");
+            assert_eq!(parsed(option, "2562047h"), Some(Duration::from_secs(2_562_047 * 3600)), "{name}");
+            assert_eq!(parsed(option, "2562048h"), None, "{name}");
+            if name.ends_with("timeout") {
+                assert_eq!(
+                    (parsed(option, "0"), parsed(option, "0s")),
+                    (Some(Duration::MAX), Some(Duration::MAX)),
+                    "{name}"
+                );
+                timeouts.insert(name);
+            }
+        }
+        assert_eq!(
+            timeouts.into_iter().collect::<Vec<_>>(),
+            ["git-timeout", "lock-timeout", "request-timeout", "timeout"]
+        );
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
     }
 }

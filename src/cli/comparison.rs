@@ -56,7 +56,7 @@ pub(super) fn declared(loaded: &Loaded, gate: Strictness) -> Result<Vec<Finding>
 
 /// Name of the loaded revision, for display.
 pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
-    side_of(&loaded.snapshot, repository.rev.clone())
+    side_of(&loaded.snapshot, repository.rev())
 }
 
 /// Name of the revision of a snapshot, for display.

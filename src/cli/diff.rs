@@ -1,6 +1,6 @@
 //! `nodecfg diff`: shows the effect of a revision on a cluster, or the difference between two revisions.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
@@ -106,12 +106,15 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(base) if !args.bound.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };
-    write(&review, format, args.max_chars, &args.reports, verbose, terminal)?;
-    if let (Some(path), Some(saved)) = (&args.out, saved) {
-        let command = plan_options::sync_command(path, &saved.options, &args.repository, &args.bound);
-        plan_file::save(path, &saved, &command, format, terminal)?;
-    }
-    Ok(if review.is_changed() { Exit::Changes } else { Exit::Done })
+    let written = write(&review, format, args.max_chars, &args.reports, verbose, terminal);
+    let exit = written.max(if review.is_changed() { Exit::Changes } else { Exit::Done });
+    let Some((path, saved)) = args.out.as_ref().zip(saved) else { return Ok(exit) };
+    let command = plan_options::sync_command(path, &saved.options, &args.repository, &args.bound);
+    Ok(match plan_file::save(path, &saved, &command, format, terminal) {
+        Ok(()) => exit,
+        // The review is printed already. A second document would make it unreadable.
+        Err(failure) => terminal.end(exit, Ok(()), &[failure]),
+    })
 }
 
 impl Args {
@@ -206,7 +209,8 @@ pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| output.format().map(drop))
 }
 
-/// Writes a review and its reports. `max_chars` limits only standard output.
+/// Writes a review and its reports. `max_chars` limits only standard output. Returns the exit code of a command without
+/// other results.
 pub(super) fn write(
     review: &Review,
     format: Format,
@@ -214,11 +218,15 @@ pub(super) fn write(
     reports: &ReportArgs,
     verbose: u8,
     terminal: &mut Terminal,
-) -> Result<(), CommandError> {
+) -> Exit {
     let max_chars = max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     let width = terminal.out_width;
-    reports.each(|output, out| write_one(out, review, output.format()?, None, verbose, findings::WIDTH))?;
-    write_one(&mut terminal.out, review, format, max_chars, verbose, width)
+    let printed = write_one(&mut terminal.out, review, format, max_chars, verbose, width);
+    let unwritten = reports.each(|output, out| {
+        // Other formats were rejected before.
+        output.format().map_or(Ok(()), |format| write_one(out, review, format, None, verbose, findings::WIDTH))
+    });
+    terminal.end(Exit::Done, printed, &unwritten)
 }
 
 fn write_one(
@@ -228,12 +236,11 @@ fn write_one(
     max_chars: Option<usize>,
     verbose: u8,
     width: usize,
-) -> Result<(), CommandError> {
+) -> io::Result<()> {
     match format {
-        Format::Text => shown::text(out, review, verbose > 0, width)?,
-        Format::Markdown => shown::markdown(out, review, max_chars)?,
-        Format::Json => report::json(out, &Document::new(shown::body(review)))?,
-        Format::Yaml => report::yaml(out, &Document::value(shown::body(review))?)?,
+        Format::Text => shown::text(out, review, verbose > 0, width),
+        Format::Markdown => shown::markdown(out, review, max_chars),
+        Format::Json => report::json(out, &Document::new(shown::body(review))),
+        Format::Yaml => report::yaml(out, &Document::value(shown::body(review))?),
     }
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! `nodecfg doctor`: checks whether a sync could succeed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -9,9 +8,8 @@ use futures::stream;
 use serde_json::Value;
 
 use super::cluster_args::{BoundClusterArgs, invalid_default_name, label_keys};
-use super::git_args::GitArgs;
-use super::repository_args::{Loaded, RepositoryArgs};
-use super::signers_args::SignersArgs;
+use super::planning::Allowances;
+use super::repository_args::{Loaded, LocalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::doctor::{
     self, CheckedRight, DetectedBinding, Fact, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
@@ -27,7 +25,7 @@ use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
 use nodecfg_install::rights;
-use nodecfg_planning::plan::{self, Options};
+use nodecfg_planning::plan;
 
 /// Maximum number of ConfigMaps read in full because nodes point at them, beyond those that a plan needs.
 const MOST_CONFIG_MAPS: usize = 64;
@@ -41,31 +39,22 @@ const MOST_FLEETS: usize = 20;
 /// Changes nothing. Exits with the code that a sync would exit with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("repository", |repository| repository.help(
+    "Also check this repository and the plan of a sync: a folder or an address, as for sync. Default: this folder, if \
+     it has a nodecfg.yaml or pools"
+)))]
+#[command(mut_arg("no_repo", |no_repo| no_repo.help("Check the cluster only, also in the folder of a repository")))]
 pub(super) struct Args {
-    /// Also check this repository and the plan of a sync: a folder or an address, as for sync.
-    #[arg(value_name = "REPO")]
-    repository: Option<PathBuf>,
-    /// Read this branch, tag or commit of REPO instead of HEAD.
-    #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
-    rev: Option<String>,
-    /// Read the working tree of REPO, including uncommitted changes.
-    #[arg(long, requires = "repository")]
-    worktree: bool,
-    /// Report what kubelets silently drop or misread as warnings instead of errors.
-    #[arg(long, requires = "repository")]
-    lenient: bool,
     #[command(flatten)]
-    git: GitArgs,
-    #[command(flatten)]
-    signers: SignersArgs,
+    repository: LocalRepositoryArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg doctor                  check the cluster only
-  nodecfg doctor .                check the repository in this folder too
+  nodecfg doctor                  check the cluster, and the repository in this folder
+  nodecfg doctor --no-repo        check the cluster only
   nodecfg doctor -v               print every check in full
   nodecfg doctor -o markdown      print a report for a ticket";
 
@@ -76,13 +65,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let exit_code = |failure: Option<doctor::SyncFailure>| failure.map_or(Exit::Done, Exit::from) as u8;
     let findings = Findings { checks: &checks, failure, exit_code };
     let width = terminal.out_width;
-    match format {
-        Format::Text => report::text(&mut terminal.out, &findings, verbose > 0, width)?,
-        Format::Markdown => report::markdown(&mut terminal.out, &findings)?,
-        Format::Json => reports::json(&mut terminal.out, &report::document(&findings)?)?,
-        Format::Yaml => reports::yaml(&mut terminal.out, &report::document(&findings)?)?,
-    }
-    Ok(failure.map_or(Exit::Done, Exit::from))
+    let out = &mut terminal.out;
+    let printed = match format {
+        Format::Text => report::text(out, &findings, verbose > 0, width),
+        Format::Markdown => report::markdown(out, &findings),
+        Format::Json => reports::json(out, &report::document(&findings)?),
+        Format::Yaml => reports::yaml(out, &report::document(&findings)?),
+    };
+    Ok(terminal.end(failure.map_or(Exit::Done, Exit::from), printed, &[]))
 }
 
 /// The answer to a request, or the reason why it failed.
@@ -93,15 +83,7 @@ fn answer<T>(result: Result<T, ClusterError>) -> Fact<T> {
 impl Args {
     /// Reads the repository. Wrong arguments end the command.
     async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Fact<Loaded>>, CommandError> {
-        let Some(path) = &self.repository else { return Ok(None) };
-        let repository = RepositoryArgs {
-            path: path.clone(),
-            rev: self.rev.clone(),
-            worktree: self.worktree,
-            lenient: self.lenient,
-            git: self.git.clone(),
-            signers: self.signers.clone(),
-        };
+        let Some(repository) = self.repository.chosen()? else { return Ok(None) };
         match repository.load(terminal).await {
             Ok(loaded) => Ok(Some(Ok(loaded))),
             Err(failure @ (CommandError::Repository(_) | CommandError::Invalid { .. })) => {
@@ -147,25 +129,13 @@ impl Args {
             }
         }
         facts.repository = loaded.map(|loaded| {
-            let Loaded { desired, findings, .. } = loaded?;
-            let shown = self.repository.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+            let Loaded { desired, findings, arguments, .. } = loaded?;
+            let shown = arguments.path.display();
             let commit = desired.commit.as_ref().map(|commit| format!(" at {}", commit.short())).unwrap_or_default();
             let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
             let plan = match (&facts.observed, &facts.unlisted) {
                 (Some(Ok(observed)), None) => {
-                    let gate = if self.lenient {
-                        kubelet_config::finding::Strictness::Lenient
-                    } else {
-                        kubelet_config::finding::Strictness::Strict
-                    };
-                    let options = Options {
-                        namespace: facts.namespace.clone(),
-                        take_over: false,
-                        allow_empty: false,
-                        gate,
-                        despite_pause: BTreeSet::new(),
-                        scope: plan::Scope::Everything,
-                    };
+                    let options = Allowances::default().options(facts.namespace.clone(), arguments.gate());
                     Some(plan::make(&desired, observed, &options))
                 }
                 _ => None,

@@ -60,6 +60,8 @@ pub(super) enum CommandError {
     Sandbox(SandboxError),
     /// Output could not be written.
     Output(io::Error),
+    /// A file of `--report` could not be written.
+    Report { path: PathBuf, error: io::Error },
     /// The asynchronous runtime could not start.
     Runtime(io::Error),
 }
@@ -187,15 +189,19 @@ impl CommandError {
             Self::Problems { .. } => RunFailure::NoPlan,
             Self::Stale { .. } => RunFailure::StalePlan,
             Self::PlanFile { .. } => RunFailure::PlanFile,
+            Self::Report { .. } => RunFailure::Usage,
             Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => RunFailure::Internal,
         }
     }
 
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Usage { .. } | Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => {
-                Exit::Failed
-            }
+            Self::Usage { .. }
+            | Self::Violations(_)
+            | Self::Sandbox(_)
+            | Self::Output(_)
+            | Self::Report { .. }
+            | Self::Runtime(_) => Exit::Failed,
             Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
             Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
             Self::Problems { problems, .. } => {
@@ -258,6 +264,13 @@ impl CommandError {
                 format!("cannot write the output: {error}"),
                 "check the free space of the disk".to_owned(),
             ),
+            Self::Report { path, error } => {
+                let help = match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on the disk of this file",
+                    _ => "name a file in an existing, writable folder",
+                };
+                one("output", format!("cannot write the report {}: {error}", path.display()), help.to_owned())
+            }
             Self::Runtime(error) => one(
                 "runtime",
                 format!("cannot start the asynchronous runtime: {error}"),
@@ -269,16 +282,21 @@ impl CommandError {
     /// Prints the failure in the output format of the command.
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
-        let written = match format {
-            Format::Json | Format::Yaml => self.write_document(terminal, format),
-            Format::Text | Format::Markdown => self.write_text(terminal),
+        let written = match (self, format) {
+            (Self::Output(_), _) => {
+                terminal.close_out();
+                self.write_text(terminal)
+            }
+            (_, Format::Json | Format::Yaml) => self.write_document(terminal, format),
+            (_, Format::Text | Format::Markdown) => self.write_text(terminal),
         };
         // If the report cannot be written, the exit code still reports the failure.
         let _ = written;
         exit
     }
 
-    fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
+    /// Prints the failure for people.
+    pub(super) fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
         if let Self::Invalid { findings, snapshot } = self {
             return findings::text(&mut terminal.err, snapshot, findings, 0, terminal.err_width);
         }

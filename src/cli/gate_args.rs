@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use super::CommandError;
 use super::cluster_args::parse_duration;
+use super::environment;
 use crate::gates::{Evaluator, Prometheus, PrometheusAddress, Token};
 use nodecfg_cluster::objects::ObjectReader;
 
+/// Variable of the address.
+const URL: &str = "NODECFG_PROMETHEUS_URL";
 /// Variable of the token.
 const TOKEN: &str = "NODECFG_PROMETHEUS_TOKEN";
 
@@ -15,9 +18,8 @@ const TOKEN: &str = "NODECFG_PROMETHEUS_TOKEN";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Gates")]
 pub(super) struct GateArgs {
-    /// Ask the Prometheus server at this URL for gates with queries.
-    // A URL may contain a password, so help and errors do not show it.
-    #[arg(long, value_name = "URL", env = "NODECFG_PROMETHEUS_URL", hide_env_values = true)]
+    /// Ask the Prometheus server at this URL, instead of that of $NODECFG_PROMETHEUS_URL, for gates with queries.
+    #[arg(long, value_name = "URL")]
     prometheus_url: Option<String>,
     /// Send Prometheus the bearer token in this file, instead of $NODECFG_PROMETHEUS_TOKEN. Requires https://, or an
     /// address of this machine. The file is read before each query.
@@ -69,11 +71,13 @@ impl GateArgs {
     }
 
     fn prometheus(&self) -> Result<Option<Prometheus>, CommandError> {
-        let Some(url) = self.prometheus_url.as_deref().filter(|url| !url.is_empty()) else { return Ok(None) };
+        let given = self.prometheus_url.clone().map(|url| ("--prometheus-url", url));
+        let given = given.or_else(|| environment::text(URL).map(|url| (URL, url)));
+        let Some((name, url)) = given.filter(|(_, url)| !url.is_empty()) else { return Ok(None) };
         let help = "pass a URL such as https://prometheus.example.com";
-        let invalid = |problem: String| CommandError::usage(format!("--prometheus-url {problem}"), help);
-        let address = PrometheusAddress::parse(url).map_err(invalid)?;
-        let token = match (&self.prometheus_token_file, std::env::var(TOKEN).ok().filter(|token| !token.is_empty())) {
+        let invalid = |problem: String| CommandError::usage(format!("{name} {problem}"), help);
+        let address = PrometheusAddress::parse(&url).map_err(invalid)?;
+        let token = match (&self.prometheus_token_file, environment::text(TOKEN)) {
             (Some(file), _) => Token::File(file.clone()),
             (None, Some(token)) => Token::Text(token),
             (None, None) => Token::None,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::cluster_args::parse_duration;
+use super::cluster_args::parse_timeout;
+use super::environment;
 use super::failure::CommandError;
 use super::status_area::{StatusArea, StatusLine};
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
@@ -32,8 +33,8 @@ pub(super) struct GitArgs {
     /// Keep fetched data in this folder [default: $NODECFG_CACHE_DIR, $XDG_CACHE_HOME/nodecfg or ~/.cache/nodecfg]
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     git_cache: Option<PathBuf>,
-    /// Fail a fetch when the git server sends nothing for this long.
-    #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = parse_duration, help_heading = HEADING)]
+    /// Fail a fetch when the git server sends nothing for this long; 0 sets no limit.
+    #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = parse_timeout, help_heading = HEADING)]
     git_timeout: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Default for GitArgs {
 pub(super) struct SnapshotSource<'a> {
     /// A folder or an address.
     pub(super) repository: &'a Path,
-    pub(super) revision: Option<&'a str>,
+    pub(super) revision: Option<String>,
     pub(super) worktree: bool,
     pub(super) git: &'a GitArgs,
     /// Keys one of which must have signed the commit.
@@ -72,7 +73,7 @@ impl SnapshotSource<'_> {
         OpenOptions {
             path: self.repository.to_owned(),
             folder: self.git.folder.clone().unwrap_or_default(),
-            revision: self.revision.map(str::to_owned),
+            revision: self.revision.clone(),
             worktree: self.worktree,
             signers: self.signers.clone(),
         }
@@ -127,17 +128,12 @@ fn repository_error(error: RepositoryError) -> CommandError {
     CommandError::Repository(Box::new(error))
 }
 
-/// A non-empty environment variable.
-fn variable(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
 fn default_cache() -> Option<PathBuf> {
-    let cache = variable("NODECFG_CACHE_DIR").map(PathBuf::from);
+    let cache = environment::value("NODECFG_CACHE_DIR").map(PathBuf::from);
     // The XDG Base Directory Specification ignores relative paths.
-    let xdg = || variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let xdg = || environment::value("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     cache.or_else(|| xdg().map(|path| path.join("nodecfg"))).or_else(|| {
-        let home = PathBuf::from(variable("HOME")?);
+        let home = PathBuf::from(environment::value("HOME")?);
         Some(home.join(".cache/nodecfg"))
     })
 }

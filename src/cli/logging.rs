@@ -7,6 +7,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
+use super::environment;
 use super::status_area::StatusArea;
 use crate::telemetry::otlp::Export;
 use crate::telemetry::spans;
@@ -21,8 +22,7 @@ pub(super) fn start(verbose: u8, colored: bool, status_area: StatusArea, export:
         1 => "info",
         _ => "debug",
     };
-    let requested = std::env::var_os("NODECFG_LOG").filter(|text| !text.is_empty());
-    let requested = requested.map(|text| EnvFilter::try_new(text.to_string_lossy()));
+    let requested = environment::text("NODECFG_LOG").map(EnvFilter::try_new);
     let (requested, problem) = match requested {
         Some(Ok(filter)) => (Some(filter), None),
         Some(Err(problem)) => (None, Some(problem)),

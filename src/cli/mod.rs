@@ -4,7 +4,6 @@
 //! stage into an exit code and a report.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{Parser, Subcommand};
@@ -26,6 +25,7 @@ mod disruption_args;
 mod doctor;
 mod drain_forecast;
 mod dry_run;
+mod environment;
 mod exit;
 mod explain;
 mod failure;
@@ -82,6 +82,7 @@ use telemetry::Telemetry;
 use terminal::{Color, Terminal};
 
 use crate::report::Format;
+use crate::report::validation::{self, ReportFormat};
 
 /// Keep the kubelet configuration of every node pool in git, roll it out safely, and prove that each node converged.
 #[derive(Debug, Parser)]
@@ -217,7 +218,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
     logging::start(cli.verbosity(), terminal.colored_err(), terminal.status_area.clone(), export);
-    let format = cli.output.format().unwrap_or(Format::Text);
+    let (format, shape) = (cli.output.format().unwrap_or(Format::Text), cli.output.shape());
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
@@ -230,15 +231,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         if let Some(root) = root {
             github_actions::annotate(&mut terminal.err, &failure, &root);
         }
+        if let Ok(shape @ (ReportFormat::Sarif | ReportFormat::Junit)) = shape {
+            // The message on standard error and the exit code still report the failure.
+            let _ = validation::failed(shape, &mut terminal.out, &failure.error_messages());
+        }
         failure.report(&mut terminal, format)
     });
     if let Some(telemetry) = telemetry {
         telemetry.finish(span, std::mem::take(&mut terminal.record), exit);
     }
-    match terminal.out.flush() {
-        Err(_) => Exit::Failed.report(),
-        Ok(()) => exit.report(),
-    }
+    terminal.end(exit, Ok(()), &[]).report()
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::CommandError;
 use super::cluster_args::BoundClusterArgs;
+use super::environment;
 use super::fleet_args::FleetArgs;
 use super::unknown_name::unknown_name;
 use crate::report::orders::Holder;
@@ -88,11 +89,8 @@ impl FleetLocation {
         if let Some(user) = self.reader.whoami().await? {
             return Ok(user);
         }
-        let user = ["USER", "LOGNAME", "USERNAME"]
-            .into_iter()
-            .filter_map(|name| std::env::var(name).ok())
-            .find(|user| !user.is_empty())
-            .unwrap_or_else(|| "unknown".to_owned());
+        let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(environment::text);
+        let user = user.unwrap_or_else(|| "unknown".to_owned());
         let host = hostname::get().ok().and_then(|name| name.into_string().ok());
         Ok(host.map_or_else(|| user.clone(), |host| format!("{user}@{host}")))
     }

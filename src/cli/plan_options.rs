@@ -15,7 +15,7 @@ pub(super) fn given(allowances: Allowances, repository: &RepositoryArgs, bound: 
     SavedOptions {
         take_over: allowances.take_over,
         allow_empty: allowances.allow_empty,
-        lenient: repository.lenient,
+        lenient: repository.revision.lenient,
         namespace: bound.cluster.named_namespace().cloned(),
         binding: bound.binding.named().map(str::to_owned),
     }
@@ -30,7 +30,7 @@ pub(super) fn sync_command(
 ) -> String {
     let plan = ["--plan".to_owned(), path.to_string_lossy().into_owned()];
     let words = ["sync".to_owned()].into_iter().chain(repository.arguments()).chain(plan);
-    let words = words.chain(repository.signers.arguments()).chain(bound.cluster.arguments());
+    let words = words.chain(repository.revision.signers.arguments()).chain(bound.cluster.arguments());
     command(words.chain(options.arguments()))
 }
 

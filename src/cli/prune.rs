@@ -1,7 +1,7 @@
 //! `nodecfg prune`: deletes unused ConfigMaps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use super::confirm::ConfirmArgs;
 use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::reconcile::LockArgs;
-use super::repository_args::RepositoryArgs;
+use super::repository_args::OptionalRepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report::pruning::{self, Pruning};
@@ -36,10 +36,12 @@ const CONCURRENCY: usize = 8;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be deleted, and delete nothing (client, the default of --dry-run); none turns it off"
 )))]
+#[command(mut_arg("repository", |repository| repository.help(
+    "Also keep the ConfigMaps that this repository needs: a folder in a git repository, or an address on a git server"
+)))]
 pub(super) struct Args {
-    /// Also keep the ConfigMaps that HEAD of this repository needs.
-    #[arg(value_name = "REPO")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
     /// Keep the newest N ConfigMaps of each pool, even if unused.
     #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
@@ -69,14 +71,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if !args.dry_run.is_requested() {
         args.confirm.require_terminal()?;
     }
-    let desired = match &args.repo {
-        Some(path) => {
-            let loaded = RepositoryArgs::of(path).load(terminal).await?;
-            loaded.record(terminal);
-            Some(loaded.desired)
-        }
-        None => None,
-    };
+    let desired = args.repository.load(terminal).await?.map(|loaded| loaded.desired);
     let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let (fleet, namespace) = match &desired {
         // As diff and sync do, so that all of them agree on what is unused.
@@ -120,14 +115,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     lock.release().await;
     let cut_short = *stop.borrow() && results.len() < candidates.plan.delete.len();
     let done = shown.done(&results);
-    if matches!(format, Format::Text) {
-        writeln!(terminal.out)?;
-    }
     // Deletions before a failure are printed too, unless the failure replaces the document.
-    if result.is_ok() || matches!(format, Format::Text | Format::Markdown) {
-        write(&done, format, verbose, terminal)?;
-    }
-    result.map(|()| if cut_short { Exit::NotConverged } else { Exit::Done })
+    let printed = match format {
+        Format::Text => writeln!(terminal.out).and_then(|()| write(&done, format, verbose, terminal)),
+        _ if result.is_ok() || format == Format::Markdown => write(&done, format, verbose, terminal),
+        _ => Ok(()),
+    };
+    let exit = terminal.end(if cut_short { Exit::NotConverged } else { Exit::Done }, printed, &[]);
+    result.map(|()| exit)
 }
 
 impl Args {
@@ -204,12 +199,11 @@ async fn delete(
     (results, result.map_err(CommandError::from))
 }
 
-fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), CommandError> {
+fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> io::Result<()> {
     match format {
-        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0, terminal.out_line)?,
-        Format::Markdown => pruning::markdown(&mut terminal.out, pruning)?,
-        Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?)?,
+        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0, terminal.out_line),
+        Format::Markdown => pruning::markdown(&mut terminal.out, pruning),
+        Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?),
+        Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?),
     }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
-use super::cluster_args::parse_duration;
+use super::cluster_args::parse_timeout;
 use super::drain_forecast::with_drained_pods;
 use super::gate_args::GateOptions;
 use super::kubelet_samples::KubeletArgs;
@@ -66,9 +66,9 @@ pub(super) struct TrialArgs {
 /// Argument that controls the lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LockArgs {
-    /// Wait this long for another sync of the same fleet to end.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
-    lock_timeout: Duration,
+    /// Wait this long for another sync of the same fleet to end; 0 sets no limit. Default: do not wait.
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
+    lock_timeout: Option<Duration>,
 }
 
 impl LockArgs {
@@ -82,8 +82,8 @@ impl LockArgs {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
         let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
-        let lock =
-            LockOptions { timeout: self.lock_timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
+        let timeout = self.lock_timeout.unwrap_or_default();
+        let lock = LockOptions { timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
         Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
 }
@@ -123,27 +123,31 @@ pub(super) struct Reconciliation<'a> {
 impl Reconciliation<'_> {
     /// Prints the plan and changes nothing.
     pub(super) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
-        let plan = self.print_plan(terminal).await?;
+        let (plan, printed) = self.print_plan(terminal).await?;
         // The plan is printed already; only the exit code of a sync is missing.
-        Ok(if self.refusals(&plan).is_empty() { Exit::Done } else { Exit::InvalidRepository })
+        Ok(if self.refusals(&plan).is_empty() { printed } else { Exit::InvalidRepository })
     }
 
-    /// Prints the plan and returns it.
-    pub(super) async fn print_plan(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
+    /// Prints the plan and returns it, with the exit code if the command ends now.
+    async fn print_plan(&self, terminal: &mut Terminal) -> Result<(Plan, Exit), CommandError> {
         let Planned { plan, observed, .. } = self.plan(None).await?;
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = with_drained_pods(self.review(&plan), &plan, self.reader).await;
-        diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
-        Ok(plan)
+        let printed = diff::write(&review, self.format, None, self.reports, self.verbose, terminal);
+        Ok((plan, printed))
     }
 
-    /// Returns the plan; prints it if `show` is set.
-    pub(super) async fn plan_or_print(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, CommandError> {
+    /// Returns the plan, with the exit code if the command ends now; prints the plan if `show` is set.
+    pub(super) async fn plan_or_print(
+        &self,
+        show: bool,
+        terminal: &mut Terminal,
+    ) -> Result<(Plan, Exit), CommandError> {
         if show {
             return self.print_plan(terminal).await;
         }
-        Ok(self.plan(None).await?.plan)
+        Ok((self.plan(None).await?.plan, Exit::Done))
     }
 
     /// Runs the rollout under the lock.
@@ -177,8 +181,9 @@ impl Reconciliation<'_> {
             // The pause is only needed once a node was changed.
             let stays = started || remove_pause(reader, &namespace, &fleet, (&pool, &pause)).await.is_err();
             if stays && is_text {
-                terminal.out.flush()?;
-                writeln!(terminal.err, "Pool {pool} stays paused until: nodecfg resume {pool}")?;
+                // A write error must not replace the failure.
+                let _ = terminal.out.flush();
+                let _ = writeln!(terminal.err, "Pool {pool} stays paused until: nodecfg resume {pool}");
             }
         }
         result
@@ -243,7 +248,7 @@ impl Reconciliation<'_> {
         let mut listen = |now, event: &_| reporter.event(now, event);
         let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
         *started = true;
-        reporter.finish(&execution, terminal)
+        Ok(reporter.finish(&execution, terminal))
     }
 
     fn review(&self, plan: &Plan) -> Review {

@@ -1,7 +1,7 @@
 //! `nodecfg release`: removes the marks of drains from nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use super::confirm::ConfirmArgs;
 use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::reconcile::LockArgs;
-use super::repository_args::RepositoryArgs;
+use super::repository_args::OptionalRepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report::release::{self, Release, ReleaseEnd, ReleasedNode};
@@ -36,6 +36,9 @@ const CONCURRENCY: usize = 8;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be released, and change nothing (client, the default of --dry-run); none turns it off"
 )))]
+#[command(mut_arg("repository", |repository| repository.long("repo").display_order(1).conflicts_with("fleet").help(
+    "Read the fleet and its namespace from this repository: a folder in a git repository, or an address on a git server"
+)))]
 pub(super) struct Args {
     /// Release these nodes.
     #[arg(value_name = "NODE", conflicts_with = "all")]
@@ -43,9 +46,8 @@ pub(super) struct Args {
     /// Release all nodes with a mark of the fleet.
     #[arg(long)]
     all: bool,
-    /// Read the fleet and its namespace from HEAD of this repository.
-    #[arg(long, value_name = "REPO", conflicts_with = "fleet")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
     #[command(flatten)]
     dry_run: DryRunArgs,
     #[command(flatten)]
@@ -71,14 +73,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if !args.dry_run.is_requested() {
         args.confirm.require_terminal()?;
     }
-    let desired = match &args.repo {
-        Some(path) => {
-            let loaded = RepositoryArgs::of(path).load(terminal).await?;
-            loaded.record(terminal);
-            Some(loaded.desired)
-        }
-        None => None,
-    };
+    let desired = args.repository.load(terminal).await?.map(|loaded| loaded.desired);
     let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let (fleet, namespace) = match &desired {
         Some(desired) => (desired.fleet.clone(), args.bound.cluster.namespace(desired, &reader)?),
@@ -109,14 +104,14 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     };
     let result = release_all(&reader, &lock, &selected, &mut shown, &stop).await;
     lock.release().await;
-    if matches!(format, Format::Text) {
-        writeln!(terminal.out)?;
-    }
     // Releases before a failure are printed too, unless the failure replaces the document.
-    if result.is_ok() || matches!(format, Format::Text | Format::Markdown) {
-        write(&shown, format, terminal)?;
-    }
-    result.map(|()| exit(&shown)).map_err(CommandError::from)
+    let printed = match format {
+        Format::Text => writeln!(terminal.out).and_then(|()| write(&shown, format, terminal)),
+        _ if result.is_ok() || format == Format::Markdown => write(&shown, format, terminal),
+        _ => Ok(()),
+    };
+    let exit = terminal.end(exit(&shown), printed, &[]);
+    result.map(|()| exit).map_err(CommandError::from)
 }
 
 impl Args {
@@ -209,14 +204,13 @@ fn exit(shown: &Release) -> Exit {
     }
 }
 
-fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
+fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> io::Result<()> {
     match format {
-        Format::Text => release::text(&mut terminal.out, shown, terminal.out_line)?,
-        Format::Markdown => release::markdown(&mut terminal.out, shown)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(shown.clone())?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(shown.clone())?)?,
+        Format::Text => release::text(&mut terminal.out, shown, terminal.out_line),
+        Format::Markdown => release::markdown(&mut terminal.out, shown),
+        Format::Json => report::json(&mut terminal.out, &Document::value(shown.clone())?),
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(shown.clone())?),
     }
-    Ok(())
 }
 
 #[cfg(test)]

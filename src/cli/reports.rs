@@ -12,7 +12,8 @@ use clap::ValueEnum as _;
 
 use super::CommandError;
 use super::output::Output;
-use crate::report::{self, html, run_summary};
+use crate::report::validation::{self, ReportFormat};
+use crate::report::{self, findings, html, run_summary};
 
 /// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -48,15 +49,37 @@ impl FromStr for Report {
     }
 }
 
-/// The format of a report, and the writer to its file.
-type Opened = (Output, Box<dyn Write + Send>);
+/// A report that is being written.
+pub(super) struct OpenReport {
+    pub(super) output: Output,
+    path: PathBuf,
+    /// The file, or why it could not be opened or written. Later writes to a broken report are omitted, so that it has no
+    /// gaps.
+    file: Result<Box<dyn Write + Send>, io::Error>,
+}
 
 impl Report {
-    fn failed(&self, error: &io::Error) -> CommandError {
-        CommandError::usage(
-            format!("cannot write the report {}: {error}", self.path.display()),
-            "name a file in an existing, writable folder",
-        )
+    /// Opens the file, to append without colors.
+    fn open(&self) -> OpenReport {
+        let file = OpenOptions::new().append(true).create(true).open(&self.path);
+        let file = file.map(|file| Box::new(BufWriter::new(StripStream::new(file))) as Box<dyn Write + Send>);
+        OpenReport { output: self.output, path: self.path.clone(), file }
+    }
+}
+
+impl OpenReport {
+    /// Writes a part of the report, unless an earlier part could not be written.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        let Ok(file) = &mut self.file else { return };
+        if let Err(error) = write(file).and_then(|()| file.flush()) {
+            self.file = Err(error);
+        }
+    }
+
+    /// Ends the report. Returns why it is missing or incomplete, if it is.
+    pub(super) fn close(self) -> Option<CommandError> {
+        let Self { path, file, .. } = self;
+        file.err().map(|error| CommandError::Report { path, error })
     }
 }
 
@@ -69,24 +92,25 @@ impl ReportArgs {
     pub(super) fn create(&self, possible: impl Fn(Output) -> Result<(), CommandError>) -> Result<(), CommandError> {
         for report in &self.reports {
             possible(report.output)?;
-            File::create(&report.path).map_err(|error| report.failed(&error))?;
+            File::create(&report.path).map_err(|error| CommandError::Report { path: report.path.clone(), error })?;
         }
         Ok(())
     }
 
-    /// Appends to every report by `write`.
-    ///
-    /// # Errors
-    /// A file cannot be written, or `write` fails.
-    pub(super) fn each<E: Into<CommandError>>(
-        &self,
-        mut write: impl FnMut(Output, &mut dyn Write) -> Result<(), E>,
-    ) -> Result<(), CommandError> {
-        for (output, mut writer) in self.writers()? {
-            write(output, &mut writer).map_err(Into::into)?;
-            writer.flush()?;
-        }
-        Ok(())
+    /// Appends to every report by `write`. Returns the errors: a report that cannot be written prevents no other one.
+    #[must_use]
+    pub(super) fn each(&self, mut write: impl FnMut(Output, &mut dyn Write) -> io::Result<()>) -> Vec<CommandError> {
+        let one = |mut report: OpenReport| {
+            let output = report.output;
+            report.write(|out| write(output, out));
+            report.close()
+        };
+        self.open().into_iter().filter_map(one).collect()
+    }
+
+    /// Opens every report.
+    pub(super) fn open(&self) -> Vec<OpenReport> {
+        self.reports.iter().map(Report::open).collect()
     }
 
     /// Writes the failure of a command to its reports: to JSON and YAML as one document, to others only if they are
@@ -94,38 +118,35 @@ impl ReportArgs {
     pub(super) fn write_failure(&self, command: &'static str, failure: &CommandError) {
         let Ok(document) = failure.document() else { return };
         let (exit, errors) = (failure.exit() as u8, failure.error_messages());
-        let silent = |report: &&Report| std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
-        let people: Vec<Report> = self.reports.iter().filter(silent).cloned().collect();
-        let _ = Self { reports: people }.each(|output, out| match output {
-            Output::Markdown => run_summary::failed(out, command, exit, &errors),
-            Output::Html => html::write(out, &html::failed(command, nodecfg_clock::now(), exit, errors.clone())),
-            _ => Ok(()),
-        });
-        let documents = |report: &&Report| matches!(report.output, Output::Json | Output::Yaml);
-        let programs: Vec<Report> = self.reports.iter().filter(documents).cloned().collect();
-        let _ = Self { reports: programs }.each(|output, out| match output {
-            Output::Yaml => report::yaml(out, &document),
-            _ => writeln!(out, "{document}"),
-        });
+        for report in &self.reports {
+            let is_document = matches!(report.output, Output::Json | Output::Yaml);
+            let is_empty = std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
+            if !is_document && !is_empty {
+                continue;
+            }
+            let mut open = report.open();
+            open.write(|out| match report.output {
+                Output::Json => writeln!(out, "{document}"),
+                Output::Yaml => report::yaml(out, &document),
+                Output::Markdown => run_summary::failed(out, command, exit, &errors),
+                Output::Html => html::write(out, &html::failed(command, nodecfg_clock::now(), exit, errors.clone())),
+                Output::Junit => validation::failed(ReportFormat::Junit, out, &errors),
+                Output::Sarif => validation::failed(ReportFormat::Sarif, out, &errors),
+                Output::Text | Output::Wide | Output::Name => {
+                    errors.iter().try_for_each(|error| findings::message(out, &error.message, &error.help))
+                }
+            });
+        }
+    }
+
+    /// Reports whether no report is requested.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reports.is_empty()
     }
 
     /// Reports whether any report has this format.
     pub(super) fn contains(&self, output: Output) -> bool {
         self.reports.iter().any(|report| report.output == output)
-    }
-
-    /// A writer for every report, without colors.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub(super) fn writers(&self) -> Result<Vec<Opened>, CommandError> {
-        let open = |report: &Report| {
-            let file = OpenOptions::new().append(true).create(true).open(&report.path);
-            let file = file.map_err(|error| report.failed(&error))?;
-            let writer: Box<dyn Write + Send> = Box::new(BufWriter::new(StripStream::new(file)));
-            Ok((report.output, writer))
-        };
-        self.reports.iter().map(open).collect()
     }
 }
 
@@ -153,10 +174,30 @@ mod tests {
         let args = ReportArgs { reports: vec![format!("text={}", path.display()).parse().unwrap()] };
         args.create(|_| Ok(())).unwrap();
         for word in ["\u{1b}[31mone\u{1b}[0m ", "two"] {
-            args.each(|_, out| out.write_all(word.as_bytes())).unwrap();
+            assert!(args.each(|_, out| out.write_all(word.as_bytes())).is_empty());
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
         let nowhere = ReportArgs { reports: vec!["json=/nowhere/at/all".parse().unwrap()] };
-        assert!(matches!(nowhere.create(|_| Ok(())), Err(CommandError::Usage { .. })));
+        assert!(matches!(nowhere.create(|_| Ok(())), Err(CommandError::Report { .. })));
+    }
+
+    #[test]
+    fn broken_report_has_no_gap_and_prevents_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.txt");
+        let reports = ["text=/nowhere/at/all".to_owned(), format!("text={}", path.display())];
+        let args = ReportArgs { reports: reports.map(|report| report.parse().unwrap()).into() };
+        let errors = args.each(|_, out| out.write_all(b"one "));
+        assert!(
+            matches!(errors.as_slice(), [CommandError::Report { path, .. }] if path.ends_with("all")),
+            "{errors:?}"
+        );
+        let mut open = args.open().pop().unwrap();
+        open.write(|_| Err(io::ErrorKind::StorageFull.into()));
+        open.write(|out| out.write_all(b"two"));
+        assert!(
+            matches!(open.close(), Some(CommandError::Report { error, .. }) if error.kind() == io::ErrorKind::StorageFull)
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one ");
     }
 }

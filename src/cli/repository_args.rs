@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::Instrument as _;
 
+use super::environment;
 use super::failure::CommandError;
 use super::git_args::{GitArgs, SnapshotSource};
 use super::signers_args::SignersArgs;
@@ -15,19 +16,18 @@ use crate::telemetry::spans;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::desired::{Built, Checks, Desired, Kubelets, build};
+use nodecfg_planning::desired::{Built, Checks, Desired, FLEET_FILE, Kubelets, POOLS_FOLDER, build};
 use nodecfg_planning::snapshot::Snapshot;
 
-/// Arguments that select a repository.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct RepositoryArgs {
-    /// Read this repository: a folder in a git repository, https://host/path, ssh://user@host/path, user@host:path or
-    /// file:///path.
-    #[arg(value_name = "REPO", default_value = ".")]
-    pub(super) path: PathBuf,
-    /// Read this branch, tag or commit instead of HEAD, without uncommitted changes.
-    #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
-    pub(super) rev: Option<String>,
+/// Variable of the revision to read, unless an option selects one.
+const REVISION: &str = "NODECFG_REV";
+
+/// Arguments of all commands that read a repository: which revision of it, and how.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct RevisionArgs {
+    /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV, without uncommitted changes.
+    #[arg(long, value_name = "REV", conflicts_with = "worktree")]
+    rev: Option<String>,
     /// Read the working tree, including uncommitted changes.
     #[arg(long)]
     pub(super) worktree: bool,
@@ -39,6 +39,126 @@ pub(super) struct RepositoryArgs {
     pub(super) git: GitArgs,
     #[command(flatten)]
     pub(super) signers: SignersArgs,
+}
+
+impl RevisionArgs {
+    /// The revision to read: that of the command line, or of $NODECFG_REV unless the command line selects the working
+    /// tree.
+    pub(super) fn rev(&self) -> Option<String> {
+        self.rev.clone().or_else(|| if self.worktree { None } else { environment::text(REVISION) })
+    }
+
+    /// The given options without effect on anything but a repository. A variable is none: it holds for all commands of
+    /// a pipeline.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let options = [
+            ("--rev", self.rev.is_some()),
+            ("--worktree", self.worktree),
+            ("--lenient", self.lenient),
+            ("--path", self.git.folder.is_some()),
+            ("--verify-commits", self.signers.are_given()),
+        ];
+        options.into_iter().filter_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// How nodecfg treats findings that kubelets ignore.
+    pub(super) fn gate(&self) -> Strictness {
+        if self.lenient { Strictness::Lenient } else { Strictness::Strict }
+    }
+}
+
+/// Arguments that select a repository.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct RepositoryArgs {
+    /// Read this repository: a folder in a git repository, https://host/path, ssh://user@host/path, user@host:path or
+    /// file:///path.
+    #[arg(value_name = "REPO", default_value = ".")]
+    pub(super) path: PathBuf,
+    #[command(flatten)]
+    pub(super) revision: RevisionArgs,
+}
+
+/// Arguments that select a repository of a command that needs none. Where other arguments have no names, REPO is the
+/// option `--repo`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct OptionalRepositoryArgs {
+    /// Read this repository: a folder in a git repository, or an address on a git server.
+    #[arg(id = "repository", value_name = "REPO")]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    revision: RevisionArgs,
+}
+
+impl OptionalRepositoryArgs {
+    /// Reports whether the command line names a repository.
+    pub(super) fn is_named(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// The repository that the command line names.
+    ///
+    /// # Errors
+    /// An option reads a repository, and none is named.
+    pub(super) fn named(&self) -> Result<Option<RepositoryArgs>, CommandError> {
+        match (&self.path, self.revision.given().next()) {
+            (Some(path), _) => Ok(Some(self.at(path))),
+            (None, Some(option)) => Err(CommandError::usage(
+                format!("{option} reads a repository, and none is named"),
+                "name the folder or address of the repository",
+            )),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Reads the repository that the command line names.
+    pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
+        let Some(repository) = self.named()? else { return Ok(None) };
+        let loaded = repository.load(terminal).await?;
+        loaded.record(terminal);
+        Ok(Some(loaded))
+    }
+
+    fn at(&self, path: &Path) -> RepositoryArgs {
+        RepositoryArgs { path: path.to_owned(), revision: self.revision.clone() }
+    }
+}
+
+/// Arguments of commands that use the repository in the current folder, if it has one.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct LocalRepositoryArgs {
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
+    /// Read no repository, also in the folder of one.
+    #[arg(long, conflicts_with_all = ["repository", "rev", "worktree", "lenient", "folder", "verify_commits"])]
+    no_repo: bool,
+}
+
+impl LocalRepositoryArgs {
+    /// The repository that the command line names, or the one in this folder.
+    ///
+    /// # Errors
+    /// An option reads a repository, and none is named or here.
+    pub(super) fn chosen(&self) -> Result<Option<RepositoryArgs>, CommandError> {
+        if self.no_repo {
+            return Ok(None);
+        }
+        if !self.is_named() && self.is_here() {
+            return Ok(Some(self.repository.at(Path::new("."))));
+        }
+        self.repository.named()
+    }
+
+    /// Reports whether the command line names a repository.
+    pub(super) fn is_named(&self) -> bool {
+        self.repository.is_named()
+    }
+
+    /// Reports whether the working folder, with `--path`, looks like a repository of nodecfg.
+    fn is_here(&self) -> bool {
+        let folder = self.repository.revision.git.folder.as_ref();
+        let folder = Path::new(folder.map_or(".", |folder| folder.as_str()));
+        folder.join(FLEET_FILE).is_file() || folder.join(POOLS_FOLDER).is_dir()
+    }
 }
 
 /// A repository without errors.
@@ -61,19 +181,18 @@ impl Loaded {
 impl RepositoryArgs {
     /// HEAD of this repository.
     pub(super) fn of(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            rev: None,
-            worktree: false,
-            lenient: false,
-            git: GitArgs::default(),
-            signers: SignersArgs::default(),
-        }
+        Self { path: path.to_owned(), revision: RevisionArgs::default() }
+    }
+
+    /// The same repository at another revision.
+    pub(super) fn at(&self, revision: &str) -> Self {
+        let revision = RevisionArgs { rev: Some(revision.to_owned()), worktree: false, ..self.revision.clone() };
+        Self { revision, ..self.clone() }
     }
 
     /// Reads the files of the revision.
     async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
-        SnapshotSource { signers: self.signers.read()?, ..self.source() }.snapshot(progress).await
+        SnapshotSource { signers: self.revision.signers.read()?, ..self.source() }.snapshot(progress).await
     }
 
     /// Commit of the revision of a local repository. `None` if only reading the files tells it.
@@ -97,8 +216,8 @@ impl RepositoryArgs {
 
     /// The files to read, without a signature check.
     fn source(&self) -> SnapshotSource<'_> {
-        let (revision, worktree) = (self.rev.as_deref(), self.worktree);
-        SnapshotSource { repository: &self.path, revision, worktree, git: &self.git, signers: None }
+        let RevisionArgs { worktree, git, .. } = &self.revision;
+        SnapshotSource { repository: &self.path, revision: self.rev(), worktree: *worktree, git, signers: None }
     }
 
     /// The folder that file paths in messages start from, or the address of a remote repository.
@@ -114,7 +233,7 @@ impl RepositoryArgs {
                 "clone the repository and name its folder",
             ));
         }
-        if self.worktree {
+        if self.revision.worktree {
             return Err(CommandError::usage(
                 "--worktree reads uncommitted files, which have no history",
                 "omit --worktree",
@@ -122,26 +241,32 @@ impl RepositoryArgs {
         }
         Ok(OpenOptions {
             path: self.path.clone(),
-            folder: self.git.folder.clone().unwrap_or_default(),
-            revision: self.rev.clone(),
+            folder: self.revision.git.folder.clone().unwrap_or_default(),
+            revision: self.rev(),
             worktree: false,
             signers: None,
         })
     }
 
+    /// The revision to read, unless it is HEAD or the working tree.
+    pub(super) fn rev(&self) -> Option<String> {
+        self.revision.rev()
+    }
+
     /// How nodecfg treats findings that kubelets ignore.
     pub(super) fn gate(&self) -> Strictness {
-        if self.lenient { Strictness::Lenient } else { Strictness::Strict }
+        self.revision.gate()
     }
 
     /// The arguments that name these files again. The revision is the given one: if a branch has moved, its files
     /// are others.
     pub(super) fn arguments(&self) -> Vec<String> {
+        let RevisionArgs { worktree, git, .. } = &self.revision;
         let path = Some(&self.path).filter(|path| *path != Path::new("."));
         let mut words: Vec<String> = path.map(|path| path.to_string_lossy().into_owned()).into_iter().collect();
-        words.extend(self.rev.iter().flat_map(|revision| ["--rev".to_owned(), revision.clone()]));
-        words.extend(self.git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]));
-        words.extend(self.worktree.then(|| "--worktree".to_owned()));
+        words.extend(self.rev().into_iter().flat_map(|revision| ["--rev".to_owned(), revision]));
+        words.extend(git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]));
+        words.extend(worktree.then(|| "--worktree".to_owned()));
         words
     }
 
@@ -149,7 +274,7 @@ impl RepositoryArgs {
     pub(super) fn validate_command(&self, minors: &BTreeSet<Minor>) -> String {
         let mut words = vec!["nodecfg".to_owned(), "validate".to_owned()];
         words.extend(self.arguments());
-        words.extend(self.lenient.then(|| "--lenient".to_owned()));
+        words.extend(self.revision.lenient.then(|| "--lenient".to_owned()));
         let command =
             shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned());
         if minors.is_empty() {
@@ -167,15 +292,14 @@ impl RepositoryArgs {
 
     /// Reads another revision of the same folder to compare with. Its signature is not checked.
     pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
-        let signers = SignersArgs::default();
-        let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
+        let mut other = self.at(revision);
+        other.revision.signers = SignersArgs::default();
         other.load(terminal).await
     }
 
     /// Reads the files of another revision of the same folder to roll out. It must be signed like this one.
     pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
-        let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
-        other.snapshot(terminal.progress()).await
+        self.at(revision).snapshot(terminal.progress()).await
     }
 
     fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, CommandError> {
@@ -191,4 +315,35 @@ impl RepositoryArgs {
 /// Parses a supported Kubernetes version: `1.36`, `v1.36.2`.
 pub(super) fn parse_kubernetes_version(text: &str) -> Result<Minor, String> {
     Minor::parse_known(text.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Args as _;
+
+    use super::*;
+    use crate::cli::arguments::declared;
+
+    #[test]
+    fn all_commands_that_read_a_repository_have_the_same_options() {
+        let shared = RevisionArgs::augment_args(clap::Command::new("shared"));
+        let shared: BTreeSet<&str> = shared.get_arguments().filter_map(clap::Arg::get_long).collect();
+        assert!(shared.contains("rev") && shared.contains("verify-commits"), "{shared:?}");
+        let is_repository = |argument: &&clap::Arg| {
+            argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "REPO"))
+        };
+        let mut readers = Vec::new();
+        for command in declared().get_subcommands() {
+            let options: BTreeSet<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+            if command.get_arguments().find(is_repository).is_some() || !options.is_disjoint(&shared) {
+                assert!(options.is_superset(&shared), "{}: {options:?}", command.get_name());
+                readers.push(command.get_name().to_owned());
+            }
+        }
+        for command in ["validate", "sync", "status", "doctor", "prune", "reset", "release", "capture", "sandbox"] {
+            assert!(readers.iter().any(|reader| reader == command), "{command}: {readers:?}");
+        }
+    }
 }

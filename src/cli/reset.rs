@@ -1,7 +1,7 @@
 //! `nodecfg reset`: returns nodes to their local configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::confirm::ConfirmArgs;
@@ -12,7 +12,7 @@ use super::kubelet_samples::KubeletArgs;
 use super::planning::Allowances;
 use super::reconcile::{ReasonArgs, Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
-use super::repository_args::{Loaded, RepositoryArgs};
+use super::repository_args::{Loaded, OptionalRepositoryArgs, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::scope_args::with_keys_of;
 use super::unknown_name::unknown_name;
@@ -43,6 +43,9 @@ use nodecfg_planning::snapshot::Snapshot;
 /// (spec.kubelet.local: true). Asks for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("repository", |repository| repository.long("repo").display_order(3).help(
+    "Read the pools and their budgets from this repository: a folder in a git repository, or an address on a git server"
+)))]
 pub(super) struct Args {
     /// Reset these nodes.
     #[arg(value_name = "NODE")]
@@ -56,9 +59,8 @@ pub(super) struct Args {
     /// Reset the nodes of all pools of the fleet.
     #[arg(long)]
     all: bool,
-    /// Read the pools and their budgets from HEAD of this repository.
-    #[arg(long, value_name = "REPO")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
     /// Allow N unavailable nodes of each pool. Default: 1, or the budget in the repository.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_unavailable: Option<u32>,
@@ -93,14 +95,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::require_stream_format(format)?;
         args.confirm.require_terminal()?;
     }
-    let repository = match &args.repo {
-        Some(path) => {
-            let loaded = RepositoryArgs::of(path).load(terminal).await?;
-            loaded.record(terminal);
-            Some(loaded)
-        }
-        None => None,
-    };
+    let repository = args.repository.load(terminal).await?;
+    let gate = repository.as_ref().map_or(Strictness::Lenient, |loaded| loaded.arguments.gate());
     let reader = args.bound.reader(args.label_keys(repository.as_ref())).await?;
     let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
     let text = matches!(format, Format::Text | Format::Markdown);
@@ -121,7 +117,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         )?;
         return Ok(Exit::Done);
     }
-    let gate = if args.repo.is_some() { Strictness::Strict } else { Strictness::Lenient };
     let options = Options {
         scope: Scope::Nodes(nodes),
         despite_pause: loaded.desired.pools.keys().cloned().collect(),
@@ -152,10 +147,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         return reconciliation.preview(terminal).await;
     }
     if !args.confirm.is_given() {
-        let plan = reconciliation.plan_or_print(text, terminal).await?;
+        let (plan, printed) = reconciliation.plan_or_print(text, terminal).await?;
         let number = plan.counts().assign;
-        if number == 0 {
-            return Ok(Exit::Done);
+        if number == 0 || printed != Exit::Done {
+            return Ok(printed);
         }
         let question = format!("Reset {} to local configuration?", count(number, "node"));
         if !args.confirm.ask(&question, terminal).await? {
@@ -164,12 +159,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     }
     let exit = reconciliation.apply_plan(terminal).await?;
     if text {
-        terminal.out.flush()?;
-        writeln!(
-            terminal.info(),
+        terminal.advise(format_args!(
             "\nThe next sync points these nodes back, unless their pools are paused\n\
              (`nodecfg pause POOL --reason TEXT`) or local in git (spec.kubelet.local: true)."
-        )?;
+        ));
     }
     Ok(exit)
 }
@@ -284,7 +277,8 @@ impl Args {
             }
             NodeSelectionError::UnknownPool { name, .. } => {
                 let known = pools.iter().map(|pool| pool.as_str());
-                let place = if self.repo.is_some() { "in the repository" } else { "among those that nodes are in" };
+                let place =
+                    if self.repository.is_named() { "in the repository" } else { "among those that nodes are in" };
                 unknown_name("pool", name.as_str(), place, known, &error.help())
             }
             NodeSelectionError::Unpooled { .. } => CommandError::usage(error.to_string(), error.help()),

@@ -104,7 +104,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         let message =
             format!("Nothing to roll back: pool {} has the same configuration\nat {revision} as now.", args.pool);
         writeln!(terminal.info(), "{message}")?;
-        return Ok(Exit::Done);
+        if args.reports.is_empty() {
+            return Ok(Exit::Done);
+        }
     }
     if !head.unread.is_empty() {
         args.restrict_nodes(&mut target.loaded, &head, &list(&reader, Some(namespace.as_str())).await?, terminal)?;
@@ -115,7 +117,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let allowances = Allowances { take_over: args.take_over, allow_empty: false };
     let options = Options {
-        // With an unchanged configuration nothing is changed, but the same documents are written.
+        // With an unchanged configuration nothing is changed, but the same documents and reports are written.
         scope: if unchanged { Scope::Nodes(BTreeSet::new()) } else { Scope::Pools([args.pool.clone()].into()) },
         despite_pause: [args.pool.clone()].into(),
         ..allowances.options(namespace, args.repository.gate())
@@ -146,26 +148,22 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         format,
         verbose,
     };
-    if args.dry_run.is_requested() {
-        let exit = reconciliation.preview(terminal).await?;
-        if text && !args.no_pause {
-            terminal.out.flush()?;
-            writeln!(terminal.info(), "\nPool {} would be paused as well.", args.pool)?;
-        }
-        return Ok(exit);
-    }
-    let exit = reconciliation.apply_plan(terminal).await?;
-    if text {
-        terminal.out.flush()?;
+    let is_dry_run = args.dry_run.is_requested();
+    let exit = match is_dry_run {
+        true => reconciliation.preview(terminal).await?,
+        false => reconciliation.apply_plan(terminal).await?,
+    };
+    if text && !unchanged {
         let pool = &args.pool;
-        if args.no_pause {
-            writeln!(terminal.info(), "\nThe next sync applies HEAD to pool {pool} again: revert the change in git.")?;
-        } else {
-            writeln!(
-                terminal.info(),
+        match (is_dry_run, args.no_pause) {
+            (true, true) => {}
+            (true, false) => terminal.advise(format_args!("\nPool {pool} would be paused as well.")),
+            (false, true) => terminal
+                .advise(format_args!("\nThe next sync applies HEAD to pool {pool} again: revert the change in git.")),
+            (false, false) => terminal.advise(format_args!(
                 "\nPool {pool} is paused, so that no sync undoes the rollback.\n\
                  Revert the change in git, then run: nodecfg resume {pool}"
-            )?;
+            )),
         }
     }
     Ok(exit)
@@ -334,7 +332,7 @@ impl Args {
         self.disruption.apply(&mut policy);
         desired.pools.insert(self.pool.clone(), Pool { policy, ..pool });
         desired.commit.clone_from(&earlier.commit);
-        let arguments = RepositoryArgs { rev: Some(revision.to_string()), worktree: false, ..self.repository.clone() };
+        let arguments = self.repository.at(revision);
         Ok(RollbackTarget { loaded: Loaded { desired, snapshot: earlier, findings: Vec::new(), arguments }, unchanged })
     }
 

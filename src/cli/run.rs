@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::live::{self, LiveView};
 use super::output::Output;
-use super::reports::ReportArgs;
+use super::reports::{OpenReport, ReportArgs};
 use super::repository_args::Loaded;
 use super::status_area::StatusArea;
 use super::{CommandError, CommandResult, Exit, Terminal};
@@ -99,7 +99,7 @@ pub(super) struct Reporter {
     format: Format,
     verbose: bool,
     /// The reports of `--report`.
-    reports: ReportArgs,
+    reports: Vec<OpenReport>,
     /// Header of the reports that are written at the end.
     planned: PlannedRun,
     /// What the result leaves out.
@@ -123,11 +123,9 @@ impl Reporter {
     ) -> Result<Self, CommandError> {
         let RunSubject { purpose, header, plan, review, mode } = subject;
         let (start, began) = (nodecfg_clock::now(), nodecfg_clock::instant());
-        let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
-        for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
-            let mut lines = JsonLines(out);
-            lines.document(start, "planned", &shown::body(review))?;
-            listeners.push(Box::new(lines));
+        let mut open = reports.open();
+        for report in open.iter_mut().filter(|report| report.output == Output::Json) {
+            report.write(|out| JsonLines(out).document(start, "planned", &shown::body(review)));
         }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
@@ -156,8 +154,6 @@ impl Reporter {
                 }
             }
         };
-        listeners.push(listener);
-        let listener: Box<dyn Listener + Send> = Box::new(Fanout(listeners));
         let ticks = listener.needs_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
@@ -174,7 +170,7 @@ impl Reporter {
             began,
             format,
             verbose: verbose > 0,
-            reports: reports.clone(),
+            reports: open,
             planned,
             remarks: shown::remarks(review),
             page,
@@ -191,56 +187,80 @@ impl Reporter {
             page.timeline.record(now, &event.progress);
         }
         // An output error must not stop a rollout half-way. The first one is reported at the end.
+        for report in self.reports.iter_mut().filter(|report| report.output == Output::Json) {
+            report.write(|out| JsonLines(out).event(now, event));
+        }
         if let Err(error) = lock(&self.listener).event(now, event) {
             self.output_error.get_or_insert(error);
         }
     }
 
-    /// Prints the result and returns the exit code.
-    pub(super) fn finish(mut self, execution: &Execution, terminal: &mut Terminal) -> CommandResult {
+    /// Prints the result, then writes the reports, and returns the exit code of the result. An output that cannot be
+    /// written is an error message alone: a pipeline must not roll back because of a full disk.
+    pub(super) fn finish(mut self, execution: &Execution, terminal: &mut Terminal) -> Exit {
         let (now, exit) = (nodecfg_clock::now(), exit_code_of(execution));
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
         }
         terminal.record.ended(&execution.outcome);
         terminal.record.failure = failure_kind(execution);
-        lock(&self.listener).finish(now)?;
+        let closed = lock(&self.listener).finish(now);
         let seconds = self.began.elapsed().as_secs_f64();
         let error = execution.error.as_ref().map(|error| ErrorMessage {
             code: error.code().to_owned(),
             message: error.to_string(),
             help: error.help(),
         });
-        let ended = || outcome::ended(&execution.outcome, seconds, exit as u8, self.remarks.clone(), error.clone());
+        let ended = outcome::ended(&execution.outcome, seconds, exit as u8, self.remarks.clone(), error.clone());
+        let printed = self.print(execution, &ended, (seconds, now), exit, terminal);
         let page = self
             .page
             .take()
             .map(|page| html::of_run(page, &execution.outcome, now, seconds, exit as u8, error.as_ref()));
-        self.reports.each(|output, out| match output {
-            Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
-            Output::Markdown => {
-                run_summary::write(out, &self.planned, &execution.outcome, (seconds, now), exit as u8, error.as_ref())
-            }
-            _ => JsonLines(out).document(now, "finished", &ended()),
-        })?;
-        match self.format {
-            Format::Json => JsonLines(&mut terminal.out).document(now, "finished", &ended())?,
-            _ => {
-                if self.reported {
-                    writeln!(terminal.info())?;
+        let (outcome, planned) = (&execution.outcome, &self.planned);
+        let mut unwritten = Vec::new();
+        for mut report in std::mem::take(&mut self.reports) {
+            let output = report.output;
+            report.write(|out| match output {
+                Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
+                Output::Markdown => {
+                    run_summary::write(out, planned, outcome, (seconds, now), exit as u8, error.as_ref())
                 }
-                // With --quiet, success prints nothing.
-                if !terminal.quiet || exit != Exit::Done {
-                    let options = SummaryOptions { width: terminal.out_line, all: self.verbose, at: now };
-                    summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options)?;
-                }
-                terminal.out.flush()?;
-                if let Some(error) = &execution.error {
-                    findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
-                }
-            }
+                _ => JsonLines(out).document(now, "finished", &ended),
+            });
+            unwritten.extend(report.close());
         }
-        self.output_error.take().map_or(Ok(exit), |error| Err(CommandError::Output(error)))
+        let shown = self.output_error.take().map_or(Ok(()), Err).and(closed).and(printed);
+        terminal.print_unwritten(shown, &unwritten);
+        exit
+    }
+
+    /// Prints the result, and the error that ended the run.
+    fn print(
+        &self,
+        execution: &Execution,
+        ended: &outcome::Ended<'_>,
+        (seconds, now): (f64, Timestamp),
+        exit: Exit,
+        terminal: &mut Terminal,
+    ) -> std::io::Result<()> {
+        if self.format == Format::Json {
+            return JsonLines(&mut terminal.out).document(now, "finished", ended);
+        }
+        if self.reported {
+            writeln!(terminal.info())?;
+        }
+        // With --quiet, success prints nothing.
+        let mut printed = Ok(());
+        if !terminal.quiet || exit != Exit::Done {
+            let options = SummaryOptions { width: terminal.out_line, all: self.verbose, at: now };
+            printed = summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options);
+        }
+        let printed = printed.and_then(|()| terminal.out.flush());
+        match &execution.error {
+            Some(error) => printed.and(findings::message(&mut terminal.err, &error.to_string(), &error.help())),
+            None => printed,
+        }
     }
 }
 
@@ -261,28 +281,6 @@ struct Silent;
 impl Listener for Silent {
     fn event(&mut self, _: Timestamp, _: &Event) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// Listener that forwards events to several listeners.
-struct Fanout(Vec<Box<dyn Listener + Send>>);
-
-impl Listener for Fanout {
-    fn event(&mut self, now: Timestamp, event: &Event) -> std::io::Result<()> {
-        // Every listener gets the event, even if another one fails.
-        self.0.iter_mut().map(|listener| listener.event(now, event)).fold(Ok(()), Result::and)
-    }
-
-    fn tick(&mut self, now: Timestamp) {
-        self.0.iter_mut().for_each(|listener| listener.tick(now));
-    }
-
-    fn needs_ticks(&self) -> bool {
-        self.0.iter().any(|listener| listener.needs_ticks())
-    }
-
-    fn finish(&mut self, now: Timestamp) -> std::io::Result<()> {
-        self.0.iter_mut().map(|listener| listener.finish(now)).fold(Ok(()), Result::and)
     }
 }
 
@@ -425,10 +423,14 @@ pub(super) fn print_header(
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
     if let Some(reports) = lines {
-        reports.each(|output, out| match output {
+        let unwritten = reports.each(|output, out| match output {
             Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", header),
             _ => Ok(()),
-        })?;
+        });
+        // Nothing was done yet.
+        if let Some(error) = unwritten.into_iter().next() {
+            return Err(error);
+        }
     }
     match format {
         Format::Json if lines.is_some() => {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use super::repository_args::Loaded;
+use super::repository_args::{Loaded, OptionalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{self, findings};
 use crate::sandbox_nodes;
@@ -28,6 +28,9 @@ const DEFAULT_SPEED: f64 = 10.0;
 /// logs every request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
+#[command(mut_arg("repository", |repository| repository.long("repo").display_order(2).conflicts_with("pools").help(
+    "Create nodes that match the pools of this repository: a folder in a git repository, or an address on a git server"
+)))]
 pub(super) struct Args {
     /// Create N nodes; with --repo, N nodes for each pool.
     #[arg(long, value_name = "N", default_value_t = 6)]
@@ -35,9 +38,8 @@ pub(super) struct Args {
     /// Distribute the nodes over these pools, by the label nodecfg.dev/pool.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pools: Vec<PoolName>,
-    /// Create nodes that match the pools of this repository.
-    #[arg(long, value_name = "REPO", conflicts_with = "pools")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    repository: OptionalRepositoryArgs,
     /// Simulate this Kubernetes version: 1.21 (kubelets follow spec.configSource) or 1.36 (agents follow
     /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
@@ -137,11 +139,9 @@ Examples:
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let requested = args.kubernetes_version.map(Version::profile);
-    let (profile, mut specs) = match &args.repo {
-        Some(path) => {
-            let repository = super::repository_args::RepositoryArgs::of(path);
-            matching_nodes(&repository.load(terminal).await?.desired, args.nodes, requested, terminal)?
-        }
+    let loaded = args.repository.load(terminal).await?;
+    let (profile, mut specs) = match &loaded {
+        Some(loaded) => matching_nodes(&loaded.desired, args.nodes, requested, terminal)?,
         None => {
             let profile = requested.unwrap_or(DEFAULT_PROFILE);
             let specs = nodes::generic(args.nodes, &args.pools, profile.git_version());
@@ -154,7 +154,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
-    announce(args, &embedded, &serving, count, terminal)?;
+    announce(args, loaded.as_ref(), &embedded, &serving, count, terminal)?;
     nodecfg_agent::cli::stop_signals::signalled().await;
     embedded.stop(Some(serving)).await;
     Ok(Exit::Done)
@@ -162,6 +162,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
 
 fn announce(
     args: &Args,
+    loaded: Option<&Loaded>,
     embedded: &Embedded,
     serving: &Serving,
     count: usize,
@@ -170,7 +171,7 @@ fn announce(
     let url = serving.url();
     let nodes = report::count(count, "node");
     writeln!(terminal.info(), "sandbox: {nodes} at {url}; press Ctrl-C to stop and delete it")?;
-    if args.repo.is_some() {
+    if loaded.is_some() {
         writeln!(terminal.info(), "sandbox: {START_CONFIGURATION}")?;
     }
     match &args.kubeconfig_out {
@@ -178,9 +179,11 @@ fn announce(
             embedded.save_kubeconfig(serving, path)?;
             writeln!(terminal.info(), "sandbox: run in another terminal:")?;
             writeln!(terminal.info(), "  export KUBECONFIG={}", absolute(path).display())?;
-            let repository = args.repo.as_ref().map_or_else(String::new, |repo| format!(" {}", repo.display()));
+            let repository = loaded.map(|loaded| loaded.arguments.arguments()).unwrap_or_default();
             let pods = (args.simulation.pods > 0).then_some("kubectl get pods --all-namespaces");
-            let sync = format!("nodecfg sync{repository}");
+            let sync: Vec<&str> =
+                ["nodecfg", "sync"].into_iter().chain(repository.iter().map(String::as_str)).collect();
+            let sync = shlex::try_join(sync.iter().copied()).unwrap_or_else(|_| sync.join(" "));
             for command in ["kubectl get nodes"].into_iter().chain(pods).chain(["nodecfg status", &sync]) {
                 writeln!(terminal.info(), "  {command}")?;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration};
+use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration, parse_timeout};
 use super::comparison::side;
 use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
@@ -35,8 +35,8 @@ pub(super) struct Args {
     /// Accept a repository without pools, and pools without nodes.
     #[arg(long)]
     allow_empty: bool,
-    /// Wait this long, instead of the convergenceTimeout of each pool.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// Wait this long, instead of the convergenceTimeout of each pool; 0 sets no limit.
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
     timeout: Option<Duration>,
     /// Accept nodes that joined less than this ago and never had their pool's configuration. Without this option, they are
     /// waited for like all others.
@@ -96,7 +96,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         ignored_windows: None,
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
-    reporter.finish(&execution, terminal)
+    Ok(reporter.finish(&execution, terminal))
 }
 
 impl Args {

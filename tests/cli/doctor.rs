@@ -20,7 +20,7 @@ fn reports_healthy_cluster() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu", "spare"], 2, &[]);
     cluster.embedded().api().clear_denials();
-    shows!("doctor-alone", narrow_output(&cluster.run(folder.path(), "doctor")));
+    shows!("doctor-alone", narrow_output(&cluster.run(folder.path(), "doctor --no-repo")));
     shows!("doctor", narrow_output(&cluster.run(folder.path(), "doctor .")));
     assert_eq!(cluster.run(folder.path(), "sync --no-ask-kubelets").exit, 0);
     let verbose = narrow_output(&cluster.run(folder.path(), "doctor . -v"));
@@ -65,10 +65,10 @@ fn reports_missing_cluster_and_repository() {
     let folder = Folder::with(&[("pools/gpu/kubelet.yaml", "kind: Nothing\n")]);
     let mut shown = String::new();
     for (line, exit) in [
-        ("doctor --kubeconfig nowhere", 4),
+        ("doctor --kubeconfig nowhere --no-repo", 4),
         ("doctor nowhere --kubeconfig nowhere", 3),
         ("doctor . --worktree --kubeconfig nowhere", 3),
-        ("doctor --worktree", 2),
+        ("doctor --no-repo --worktree", 2),
         ("doctor -o sarif", 2),
     ] {
         let run = run(folder.path(), line);

@@ -175,7 +175,11 @@ fn rejects_unverifiable_sources() {
     let options = format!("--verify-commits {}", allowed.display());
     let folder = gpu();
     refused(&run(folder.path(), &format!("validate --worktree {options}")), 2, "cannot be used with");
-    refused(&run(folder.path(), &format!("validate pools/gpu/kubelet.yaml {options}")), 2, "require a repository");
+    refused(
+        &run(folder.path(), &format!("validate pools/gpu/kubelet.yaml {options}")),
+        2,
+        "--verify-commits requires a repository",
+    );
     let plain = Folder::with(&[("nodecfg.yaml", crate::repository::FLEET)]);
     refused(&run(plain.path(), &format!("validate {options}")), 2, "is not in a git repository");
     refused(&run(folder.path(), "validate --verify-commits nowhere"), 2, "cannot read the allowed signers nowhere");
@@ -202,7 +206,7 @@ fn verifies_no_commit_of_a_bare_repository_in_the_checkout() {
     folder.commit();
     let arguments = format!("validate prod --verify-commits {}", allowed.display());
     // A folder of the checkout is checked as part of its repository, and alone is not signed.
-    refused(&run(folder.path(), &arguments), 2, "--verify-commits require a repository, and prod is part of one");
+    refused(&run(folder.path(), &arguments), 2, "--verify-commits requires a repository, and prod is part of one");
     for command in ["diff", "sync", "verify"] {
         let arguments = format!("{command} prod --verify-commits {}", allowed.display());
         refused(&run(folder.path(), &arguments), 3, "prod is a bare git repository inside the checkout");

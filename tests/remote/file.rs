@@ -35,6 +35,14 @@ fn local_repository_address_is_read_through_cache() {
 }
 
 #[test]
+fn timeout_of_zero_is_no_limit() {
+    let env = TestEnv::new();
+    let url = format!("file://{}", env.origin.folder.display());
+    env.run(&["validate", "-v", &url, "--git-timeout", "0"]).has_pool("first");
+    env.run(&["validate", "-v", &url, "--git-timeout", "2562047h"]).has_pool("first");
+}
+
+#[test]
 fn repository_without_commits_is_refused() {
     let env = TestEnv::new();
     git2::Repository::init_bare(env.path("empty.git")).unwrap();

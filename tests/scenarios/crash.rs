@@ -146,7 +146,7 @@ async fn concurrent_sync_waits_on_request(start: ClusterSetup) {
     let repository = repository();
     let mut first = cluster.start_run("sync", &repository, &[]);
     first.until_stderr_contains("a/a-1 assigned").await;
-    let mut second = cluster.start_run("sync", &repository, &["--lock-timeout", "5m", "-v"]);
+    let mut second = cluster.start_run("sync", &repository, &["--lock-timeout", "0", "-v"]);
     second.until_stderr_contains(&format!("waiting for the lock {}", lock(&cluster))).await;
     cluster.fault("a-1", None).await;
     first.end().await.exits(0).prints("3 converged");

@@ -57,8 +57,17 @@ async fn node_that_joined_is_new_until_its_sync(start: ClusterSetup) {
         .prints("docs/how-to/new-nodes.md");
     let lines =
         cluster.run("verify", &repository, &["--new-nodes-within", "1h", "-o", "json"]).await.exits(0).json_lines();
-    let nodes = lines.last().unwrap()["pools"].to_string();
-    assert!(nodes.contains(r#""kind":"new""#), "{nodes}");
+    let pool = &lines.last().unwrap()["pools"]["a"];
+    assert!(pool["nodes"].to_string().contains(r#""kind":"new""#), "{pool}");
+    assert_eq!((&pool["newNodes"]["nodes"], &pool["newNodes"]["oldest"]), (&json!(1), &json!("a-3")));
+    let (markdown, page) = (cluster.home().join("verified.md"), cluster.home().join("verified.html"));
+    let (markdown_report, page_report) = (format!("markdown={}", markdown.display()), page.display().to_string());
+    let reports = ["--new-nodes-within", "1h", "--report", &markdown_report, "--report", &page_report];
+    cluster.run("verify", &repository, &reports).await.exits(0);
+    for report in [markdown, page] {
+        let text = std::fs::read_to_string(&report).unwrap();
+        assert!(text.contains("a-3 joined ") && text.contains("and never had its configuration"), "{text}");
+    }
 
     cluster.delete("/api/v1/nodes/a-3").await;
     cluster.run("verify", &repository, &["--new-nodes-within", "0"]).await.exits(0).does_not_print("new:");

@@ -122,8 +122,20 @@ async fn rollback_syncs_one_pool_and_persists(start: ClusterSetup) {
     cluster.call(&["resume", "a"]).await.exits(0);
     cluster.sync(&repository, &[]).await.exits(0);
     assert_eq!(common(&cluster, "a").await, new);
-    let run = cluster.call(&["rollback", "a", path(&repository), "--to", "HEAD"]).await.exits(0);
-    run.prints("Nothing to roll back");
+    let (lines, page) = (cluster.home().join("lines.json"), cluster.home().join("page.html"));
+    let reports = [format!("json={}", lines.display()), page.display().to_string()];
+    let unchanged = ["rollback", "a", path(&repository), "--to", "HEAD"];
+    cluster.call(&unchanged).await.exits(0).prints("Nothing to roll back").does_not_print("is paused");
+    for (more, kind) in [(&[][..], "Outcome"), (&["--dry-run"], "Diff")] {
+        let arguments = [&unchanged[..], &["--report", &reports[0]], more].concat();
+        cluster.call(&arguments).await.exits(0).prints("Nothing to roll back").does_not_print("is paused");
+        let text = std::fs::read_to_string(&lines).unwrap();
+        let document = if more.is_empty() { text.lines().last().unwrap() } else { &text };
+        assert_eq!(serde_json::from_str::<Value>(document).unwrap()["kind"], kind, "{text}");
+    }
+    cluster.call(&[&unchanged[..], &["--report", &reports[1]]].concat()).await.exits(0);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("nodecfg rollback: done in "));
+    assert_eq!(common(&cluster, "a").await, new);
     cluster.down().await;
 }
 

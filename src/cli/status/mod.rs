@@ -1,18 +1,15 @@
 //! `nodecfg status`: prints the state of all pools and nodes.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
-use super::git_args::GitArgs;
 use super::output::{Listing, Output};
 use super::planning::Allowances;
 use super::reports::ReportArgs;
-use super::repository_args::{Loaded, RepositoryArgs};
+use super::repository_args::{Loaded, LocalRepositoryArgs, RepositoryArgs};
 use super::scope_args::{no_match, with_keys_of};
-use super::signers_args::SignersArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run as runs};
 use crate::report::progress;
@@ -24,7 +21,7 @@ use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER, parse_selector};
+use nodecfg_planning::desired::parse_selector;
 
 mod revisions;
 mod screen;
@@ -39,9 +36,16 @@ use view::View;
 /// pool of its ConfigMap and is compared with its assignment; ConfigMaps are read from all namespaces that nodes point
 /// at, or from --namespace only. Exits with 0 for any state; use `nodecfg verify` to check it.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("repository", |repository| repository.help(
+    "Compare with this repository: a folder in a git repository, or an address on a git server. Default: this folder, \
+     if it has a nodecfg.yaml or pools"
+)))]
+#[command(mut_arg("no_repo", |no_repo| no_repo.help(
+    "Compare each node with its assignment, also in the folder of a repository"
+)))]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: OptionalRepository,
+    repository: LocalRepositoryArgs,
     /// Show only this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
@@ -64,85 +68,6 @@ pub(super) struct Args {
     bound: BoundClusterArgs,
 }
 
-/// Arguments that select an optional repository.
-#[derive(Debug, clap::Args)]
-struct OptionalRepository {
-    /// Compare with this repository: a folder in a git repository, or an address on a git server. Default: this folder,
-    /// if it has a nodecfg.yaml or pools.
-    #[arg(value_name = "REPO")]
-    path: Option<PathBuf>,
-    /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV, without uncommitted changes.
-    #[arg(long, value_name = "REV", conflicts_with = "worktree")]
-    rev: Option<String>,
-    /// Read the working tree, including uncommitted changes.
-    #[arg(long)]
-    worktree: bool,
-    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
-    /// instead of errors.
-    #[arg(long)]
-    lenient: bool,
-    /// Compare each node with its assignment, also in the folder of a repository.
-    #[arg(long, conflicts_with_all = ["path", "rev", "worktree", "lenient"])]
-    no_repo: bool,
-    #[command(flatten)]
-    git: GitArgs,
-    #[command(flatten)]
-    signers: SignersArgs,
-}
-
-impl OptionalRepository {
-    /// The equivalent arguments of other commands, if a repository is named or this folder has one.
-    fn chosen(&self) -> Result<Option<RepositoryArgs>, CommandError> {
-        let path = match &self.path {
-            _ if self.no_repo => return Ok(None),
-            Some(path) => path.clone(),
-            None if self.is_here() => PathBuf::from("."),
-            None if self.rev.is_some() || self.worktree || self.lenient => {
-                return Err(CommandError::usage(
-                    "--rev, --worktree and --lenient read a repository, and this folder has none",
-                    "name the folder or address of the repository",
-                ));
-            }
-            None => return Ok(None),
-        };
-        let from_environment = || std::env::var("NODECFG_REV").ok().filter(|rev| !rev.is_empty() && !self.worktree);
-        Ok(Some(RepositoryArgs {
-            path,
-            rev: self.rev.clone().or_else(from_environment),
-            worktree: self.worktree,
-            lenient: self.lenient,
-            git: self.git.clone(),
-            signers: self.signers.clone(),
-        }))
-    }
-
-    /// Reports whether the working folder, with `--path`, looks like a repository of nodecfg.
-    fn is_here(&self) -> bool {
-        let folder = Path::new(self.git.folder.as_ref().map_or(".", |folder| folder.as_str()));
-        folder.join(FLEET_FILE).is_file() || folder.join(POOLS_FOLDER).is_dir()
-    }
-
-    /// Reads the repository. An invalid one that was not named leaves a warning, because the state of the cluster does
-    /// not depend on it.
-    async fn load(&self, chosen: &RepositoryArgs, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
-        match chosen.load(terminal).await {
-            Ok(loaded) => Ok(Some(loaded)),
-            Err(CommandError::Invalid { findings, .. }) if self.path.is_none() => {
-                let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-                let validate = chosen.validate_command(&BTreeSet::new());
-                writeln!(
-                    terminal.err,
-                    "warning: the repository in this folder is invalid ({}), so nodes are compared with their\n\
-                     assignments; `{validate}` lists the errors",
-                    count(errors, "error")
-                )?;
-                Ok(None)
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-}
-
 pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
     let format = listing.format();
     if args.watch {
@@ -154,7 +79,7 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     args.create_reports()?;
     let repository = args.repository.chosen()?;
     let loaded = match &repository {
-        Some(repository) => args.repository.load(repository, terminal).await?,
+        Some(repository) => args.load(repository, terminal).await?,
         None => None,
     };
     if let Some(loaded) = &loaded {
@@ -199,20 +124,42 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
         _ => None,
     };
     let page = |status: &FleetStatus| html::of_status(status, view.server(), review.clone());
-    args.reports.each(|output, out| match output {
-        Output::Html => Ok(html::write(out, &page(&status))?),
-        output => write(out, &status, output.format()?, TextOptions { width: usize::MAX, all: true }),
-    })?;
     let options = TextOptions { width: terminal.out_line, all: args.all };
-    match listing {
-        Listing::Document(format) => write(&mut terminal.out, &status, format, options)?,
-        Listing::Wide => shown::wide(&mut terminal.out, &status)?,
-        Listing::Names => shown::node_names(&mut terminal.out, &status)?,
-    }
-    Ok(Exit::Done)
+    let printed = match listing {
+        Listing::Document(format) => write(&mut terminal.out, &status, format, options),
+        Listing::Wide => shown::wide(&mut terminal.out, &status),
+        Listing::Names => shown::node_names(&mut terminal.out, &status),
+    };
+    let everything = TextOptions { width: usize::MAX, all: true };
+    let unwritten = args.reports.each(|output, out| match output {
+        Output::Html => html::write(out, &page(&status)),
+        // Other formats were rejected before.
+        output => output.format().map_or(Ok(()), |format| write(out, &status, format, everything)),
+    });
+    Ok(terminal.end(Exit::Done, printed, &unwritten))
 }
 
 impl Args {
+    /// Reads the repository. An invalid one that was not named leaves a warning, because the state of the cluster does
+    /// not depend on it.
+    async fn load(&self, chosen: &RepositoryArgs, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
+        match chosen.load(terminal).await {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(CommandError::Invalid { findings, .. }) if !self.repository.is_named() => {
+                let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+                let validate = chosen.validate_command(&BTreeSet::new());
+                writeln!(
+                    terminal.err,
+                    "warning: the repository in this folder is invalid ({}), so nodes are compared with their\n\
+                     assignments; `{validate}` lists the errors",
+                    count(errors, "error")
+                )?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// A reader of the labels that the pools of a revision and the command line select by.
     async fn connect(&self, loaded: Option<&Loaded>) -> Result<ClusterReader, CommandError> {
         let keys = loaded.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
@@ -243,12 +190,11 @@ impl Args {
 }
 
 /// Prints the status once.
-fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: TextOptions) -> Result<(), CommandError> {
+fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: TextOptions) -> io::Result<()> {
     match format {
-        Format::Text => shown::text(out, status, options)?,
-        Format::Markdown => shown::markdown(out, status, options.all)?,
-        Format::Json => report::json(out, &Document::new(shown::body(status)))?,
-        Format::Yaml => report::yaml(out, &Document::value(shown::body(status))?)?,
+        Format::Text => shown::text(out, status, options),
+        Format::Markdown => shown::markdown(out, status, options.all),
+        Format::Json => report::json(out, &Document::new(shown::body(status))),
+        Format::Yaml => report::yaml(out, &Document::value(shown::body(status))?),
     }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::cli::environment;
 use crate::cli::terminal::out_size;
 use crate::layout::cut;
 
@@ -18,7 +19,7 @@ pub(super) struct Screen {
 impl Screen {
     /// Enters the alternate screen, if standard output is a terminal that supports it.
     pub(super) fn open(colored: bool) -> io::Result<Option<Self>> {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let dumb = environment::value("TERM").is_none_or(|term| term == "dumb");
         let Some(size) = out_size().filter(|_| !dumb && io::stdout().is_terminal()) else { return Ok(None) };
         put(ENTER)?;
         Ok(Some(Self { colored, size }))

@@ -1,21 +1,20 @@
 //! `nodecfg validate`: checks repositories, parts of them, and single files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::git_args::{GitArgs, SnapshotSource};
-use super::reports::ReportArgs;
-use super::repository_args::parse_kubernetes_version;
-use super::signers_args::SignersArgs;
+use super::git_args::SnapshotSource;
+use super::reports::{OpenReport, ReportArgs};
+use super::repository_args::{RevisionArgs, parse_kubernetes_version};
 use super::{CommandError, CommandResult, Exit, Terminal, github_actions};
 use crate::report::findings::{SourceTexts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, ReportFormat, Totals, annotations, renderer};
 use crate::repository::read_file;
 use crate::repository::signature::Signers;
 use kubelet_config::Minor;
-use kubelet_config::finding::{Finding, Place, Strictness};
+use kubelet_config::finding::{Finding, Place};
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
@@ -43,22 +42,10 @@ pub(super) struct Args {
     /// newest release.
     #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = parse_kubernetes_version)]
     kubernetes_version: Vec<Minor>,
-    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
-    /// instead of errors.
-    #[arg(long)]
-    lenient: bool,
-    /// Read this branch, tag or commit instead of HEAD, without uncommitted changes.
-    #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
-    rev: Option<String>,
-    /// Read the working tree, including uncommitted changes.
-    #[arg(long)]
-    worktree: bool,
     #[command(flatten)]
-    git: GitArgs,
+    revision: RevisionArgs,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
-    #[command(flatten)]
-    signers: SignersArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -74,21 +61,22 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
     let paths = args.paths()?;
     args.reports.create(|output| output.shape().map(drop))?;
     let location = github_actions::location();
-    let targets = targets::targets(&paths, args.git.folder.is_none(), |path| args.source(path))?;
+    let targets = targets::targets(&paths, args.revision.git.folder.is_none(), |path| args.source(path))?;
     let mut run = Run {
         checks: args.checks(),
         single: targets.len() == 1,
         verbose: verbose > 0,
         renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
+        printed: Ok(()),
         reports: args
             .reports
-            .writers()?
+            .open()
             .into_iter()
-            .map(|(output, out)| Ok((renderer(output.shape()?, verbose > 0, WIDTH, location.clone()), out)))
+            .map(|report| Ok((renderer(report.output.shape()?, verbose > 0, WIDTH, location.clone()), report)))
             .collect::<Result<_, CommandError>>()?,
         totals: Totals::default(),
         annotation_root: github_actions::is_active().then_some(location),
-        signers: args.signers.read()?,
+        signers: args.revision.signers.read()?,
     };
     for target in &targets {
         match target {
@@ -97,21 +85,14 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
                 run.repository(source, terminal).await?;
             }
             Target::Part { root, paths } => {
-                if args.rev.is_some() || args.signers.are_given() {
-                    return Err(args.needs_repository(
-                        "--rev and --verify-commits",
-                        paths.values().next(),
-                        "part of one",
-                    ));
-                }
-                let source = SnapshotSource { worktree: true, ..args.source(root) };
+                let is_wrong = |option: &&str| matches!(*option, "--rev" | "--verify-commits");
+                args.refuse_options(is_wrong, paths.values().next(), "part of one")?;
+                let source = SnapshotSource { worktree: true, revision: None, ..args.source(root) };
                 run.part(source, root, paths, terminal).await?;
             }
             Target::File(path) => {
-                if args.worktree || args.rev.is_some() || args.signers.are_given() {
-                    let options = "--rev, --worktree and --verify-commits";
-                    return Err(args.needs_repository(options, Some(path), "a file"));
-                }
+                let is_wrong = |option: &&str| matches!(*option, "--rev" | "--worktree" | "--verify-commits");
+                args.refuse_options(is_wrong, Some(path), "a file")?;
                 run.file(path, terminal)?;
             }
         }
@@ -119,31 +100,41 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
     if run.totals.files == 0 && run.totals.pools == 0 && run.totals.errors == 0 {
         run.report_nothing_checked("no file was named", terminal)?;
     }
-    run.renderer.finish(&mut terminal.out, &run.totals)?;
-    for (renderer, out) in &mut run.reports {
-        renderer.finish(out, &run.totals)?;
-        out.flush()?;
-    }
-    Ok(if run.totals.is_valid() { Exit::Done } else { Exit::InvalidRepository })
+    let Run { mut renderer, printed, reports, totals, .. } = run;
+    let printed = printed.and_then(|()| renderer.finish(&mut terminal.out, &totals));
+    let closed = reports.into_iter().filter_map(|(mut renderer, mut report)| {
+        report.write(|out| renderer.finish(out, &totals));
+        report.close()
+    });
+    let unwritten: Vec<CommandError> = closed.collect();
+    let exit = if totals.is_valid() { Exit::Done } else { Exit::InvalidRepository };
+    Ok(terminal.end(exit, printed, &unwritten))
 }
 
 impl Args {
-    /// Usage error for an option that requires a repository.
-    fn needs_repository(&self, options: &str, path: Option<&PathBuf>, what: &str) -> CommandError {
+    /// Refuses an option that requires a repository.
+    fn refuse_options(
+        &self,
+        is_wrong: impl FnMut(&&'static str) -> bool,
+        path: Option<&PathBuf>,
+        what: &str,
+    ) -> Result<(), CommandError> {
+        let Some(option) = self.revision.given().find(is_wrong) else { return Ok(()) };
         let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-        CommandError::usage(format!("{options} require a repository, and {path} is {what}"), "omit these options")
+        let message = format!("{option} requires a repository, and {path} is {what}");
+        Err(CommandError::usage(message, format!("omit {option}")))
     }
 
     /// All paths to check, in the order given, and whether the list of files named each.
     fn paths(&self) -> Result<Vec<(PathBuf, bool)>, CommandError> {
         let mut paths: Vec<(PathBuf, bool)> = self.paths.iter().map(|path| (path.clone(), false)).collect();
         if let Some(list) = &self.files_from {
-            let read_error = |error: std::io::Error| {
+            let read_error = |error: io::Error| {
                 let message = format!("cannot read the list of files {}: {error}", list.display());
                 CommandError::usage(message, "name a text file with one path per line")
             };
             let source: Box<dyn Read> = if list == Path::new("-") {
-                Box::new(std::io::stdin())
+                Box::new(io::stdin())
             } else {
                 Box::new(std::fs::File::open(list).map_err(read_error)?)
             };
@@ -162,9 +153,9 @@ impl Args {
     fn source<'a>(&'a self, repository: &'a Path) -> SnapshotSource<'a> {
         SnapshotSource {
             repository,
-            revision: self.rev.as_deref(),
-            worktree: self.worktree,
-            git: &self.git,
+            revision: self.revision.rev(),
+            worktree: self.revision.worktree,
+            git: &self.revision.git,
             signers: None,
         }
     }
@@ -174,7 +165,7 @@ impl Args {
         minors.sort_unstable();
         minors.dedup();
         Checks {
-            gate: if self.lenient { Strictness::Lenient } else { Strictness::Strict },
+            gate: self.revision.gate(),
             kubelets: if minors.is_empty() {
                 Kubelets::Declared(vec![NEWEST_RELEASED])
             } else {
@@ -191,8 +182,10 @@ struct Run {
     single: bool,
     verbose: bool,
     renderer: Box<dyn Renderer>,
+    /// Whether standard output could be written so far.
+    printed: io::Result<()>,
     /// The reports of `--report`.
-    reports: Vec<(Box<dyn Renderer>, Box<dyn Write + Send>)>,
+    reports: Vec<(Box<dyn Renderer>, OpenReport)>,
     totals: Totals,
     /// Location of annotations, in GitHub Actions.
     annotation_root: Option<Location>,
@@ -299,9 +292,11 @@ impl Run {
 
     fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
         self.totals.add(batch);
-        self.renderer.batch(&mut terminal.out, batch)?;
-        for (renderer, out) in &mut self.reports {
-            renderer.batch(out, batch)?;
+        if self.printed.is_ok() {
+            self.printed = self.renderer.batch(&mut terminal.out, batch);
+        }
+        for (renderer, report) in &mut self.reports {
+            report.write(|out| renderer.batch(out, batch));
         }
         if let Some(location) = &self.annotation_root {
             annotations::write(&mut terminal.err, batch, location, self.verbose)?;

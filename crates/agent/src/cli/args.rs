@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::parse_duration;
+use super::parse_timeout;
 use crate::host::command::CommandLine;
 use crate::host::system::Actions;
 use crate::placement::Placement;
@@ -112,8 +112,8 @@ pub(super) struct ActionArgs {
     /// Command that stops the kubelet, for changes that remove its state files.
     #[arg(long, value_name = "COMMAND", default_value = "systemctl stop kubelet")]
     stop_command: CommandLine,
-    /// Time limit of each of the two commands; a command that exceeds it is killed and counts as failed.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
+    /// Time limit of each of the two commands; a command that exceeds it is killed and counts as failed. 0 sets no limit.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
     restart_timeout: Duration,
     /// Command of the kubelet's binary, to which --version is appended. If it fails, the version in the Node's status
     /// is used.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::{ActivationArgs, KUBELET, LogArgs, LogFormat, RootArgs, StoreArgs};
-use super::{AgentError, Exit, parse_duration};
+use super::{AgentError, Exit, parse_timeout};
 use crate::boot::offer::{Offer, ReadOptions, Target};
 use crate::boot::{Boot, BootError, Situation, startup_taint};
 use crate::disk::real::{LockError, RealDisk};
@@ -57,8 +57,8 @@ pub(super) struct Args {
     /// Refuse the file unless its content has this hash.
     #[arg(long, value_name = "HASH", requires = "file", value_parser = parse_hash)]
     content_hash: Option<ContentHash>,
-    /// How long to try to read the pool pointer.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    /// How long to try to read the pool pointer; 0 sets no limit.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     timeout: Duration,
     /// If this command fails or is killed, let the kubelet register its Node with the taint
     /// startup-taint.cluster-autoscaler.kubernetes.io/nodecfg:NoSchedule. Requires --activation drop-in.

@@ -240,6 +240,17 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse_argument(text).map_err(|problem| format!("it {problem}"))
 }
 
+/// Parses a timeout, of which 0 means no limit, as for kubectl.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(|limit| if limit.is_zero() { Duration::MAX } else { limit })
+}
+
+/// Parses a duration of at least one second: an interval, or a limit that must exist.
+fn parse_second_or_more(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    if duration < Duration::from_secs(1) { Err("it must be at least 1s".to_owned()) } else { Ok(duration) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::args::LogFormat;
 use super::args::{ActionArgs, ActivationArgs, KUBELET, LogArgs, StoreArgs};
 use super::pass::{AgentPass, PassResult};
-use super::{AgentError, Exit, Format, parse_duration};
+use super::{AgentError, Exit, Format, parse_duration, parse_second_or_more};
 use crate::api::{AgentClient, AgentClientOptions, PointerPlace};
 use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
@@ -34,8 +34,8 @@ const ONCE_API_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Name of this node's Node and NodeConfig. Default: the host's name.
-    #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
+    /// Name of this node's Node and NodeConfig. Default: $NODE_NAME, or the host's name.
+    #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
     /// Kubeconfig. Default: $KUBECONFIG, ~/.kube/config, or the pod's own credentials.
     #[arg(long, value_name = "FILE")]
@@ -77,13 +77,13 @@ pub(super) struct RunArgs {
 struct TrialArgs {
     /// How long the kubelet may take to become healthy after a restart, and may be unhealthy during a trial. Healthy:
     /// /healthz answers and, if so before the restart, the Node is Ready and its Lease is renewed.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_second_or_more)]
     health_timeout: Duration,
     /// How long a configuration must run without problems before it becomes the last known good.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     trial_period: Duration,
     /// How often to read the assigned ConfigMap again if it is mutable.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_second_or_more)]
     follow_interval: Duration,
 }
 
@@ -114,8 +114,10 @@ impl RunArgs {
     }
 
     fn node(&self) -> Result<NodeName, AgentError> {
-        let name = match &self.node_name {
-            Some(name) => name.clone(),
+        // An empty variable is unset.
+        let named = || std::env::var("NODE_NAME").ok().filter(|name| !name.is_empty());
+        let name = match self.node_name.clone().or_else(named) {
+            Some(name) => name,
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
         // Kubelets also name their Node after the host in lower case. systemd passes the host's name with capitals.
@@ -271,6 +273,19 @@ mod tests {
         let node = parsed(&["--node-name", "Worker-1.Example.ORG"]).node().unwrap_or_else(|_| panic!("a name"));
         assert_eq!(node.as_str(), "worker-1.example.org");
         assert!(parsed(&["--node-name", "no name"]).node().is_err());
+    }
+
+    /// Without a limit, the agent could neither roll back nor rest between reads.
+    #[test]
+    fn zero_is_no_limit_or_refused() {
+        assert_eq!(parsed(&["--restart-timeout", "0"]).once_limit(), Duration::MAX);
+        for option in ["--health-timeout", "--follow-interval"] {
+            let refused = Parsed::try_parse_from(["agent", option, "0"]).unwrap_err().to_string();
+            assert!(refused.contains(option) && refused.contains("at least 1s"), "{refused}");
+        }
+        let longest = ["--restart-timeout", "--health-timeout", "--trial-period", "--follow-interval"];
+        let longest: Vec<&str> = longest.into_iter().flat_map(|option| [option, "2562047h"]).collect();
+        assert!(parsed(&longest).once_limit() > Duration::from_secs(2_562_047 * 3600));
     }
 
     /// Units and pods get this time to finish a restart before they are killed.

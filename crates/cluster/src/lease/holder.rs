@@ -65,11 +65,11 @@ pub async fn wait_for_release(
     holder: &str,
     timeout: Duration,
 ) -> Result<HoldState, ClusterError> {
-    let deadline = nodecfg_clock::instant() + timeout;
+    let began = nodecfg_clock::instant();
     loop {
         let view = read(reader, namespace, fleet).await?;
         let end = hold_state(view.as_ref(), holder, reader.server_time());
-        let left = deadline.saturating_duration_since(nodecfg_clock::instant());
+        let left = timeout.saturating_sub(began.elapsed());
         if end != HoldState::StillHeld || left.is_zero() {
             return Ok(end);
         }
