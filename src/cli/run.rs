@@ -247,16 +247,14 @@ impl Reporter {
         if self.format == Format::Json {
             return JsonLines(&mut terminal.out).document(now, "finished", ended);
         }
-        if self.reported {
-            writeln!(terminal.info())?;
-        }
+        let spaced = if self.reported { writeln!(terminal.info()) } else { Ok(()) };
         // With --quiet, success prints nothing.
         let mut printed = Ok(());
         if !terminal.quiet || exit != Exit::Done {
             let options = SummaryOptions { width: terminal.out_line, all: self.verbose, at: now };
             printed = summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options);
         }
-        let printed = printed.and_then(|()| terminal.out.flush());
+        let printed = printed.and_then(|()| terminal.out.flush()).and(spaced);
         match &execution.error {
             Some(error) => printed.and(findings::message(&mut terminal.err, &error.to_string(), &error.help())),
             None => printed,
