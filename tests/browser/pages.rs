@@ -58,6 +58,7 @@ fn review(pools: &[PoolName], value: &str) -> Review {
         changes: vec![Changes {
             from: Origin::Base,
             nodes: Some(3),
+            merged: false,
             from_known: true,
             sample: None,
             fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],
