@@ -68,7 +68,13 @@ impl<W: Write> Lines<W> {
 
 impl<W: Write> Listener for Lines<W> {
     fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
-        if matches!(event.progress, Progress::Waiting { .. }) && !self.with_waiting {
+        let is_hidden = match event.progress {
+            Progress::Waiting { .. } => !self.with_waiting,
+            // What nodes wait for includes the pods that are left, and a block.
+            Progress::DrainStarted { .. } | Progress::DrainBlocked { .. } => self.with_waiting,
+            _ => false,
+        };
+        if is_hidden {
             return Ok(());
         }
         writeln!(self.out, "{}", timed(self.start, now, &event.progress, self.width))?;
@@ -82,6 +88,9 @@ pub fn is_notable(progress: &Progress) -> bool {
     !matches!(
         progress,
         Progress::Waiting { .. }
+            | Progress::DrainStarted { .. }
+            | Progress::DrainBlocked { .. }
+            | Progress::Drained { .. }
             | Progress::Assigned { .. }
             | Progress::Converged { .. }
             | Progress::TrialPassed { .. }
@@ -130,6 +139,11 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::NotReleased { error, .. } => {
             format!("{}, so no new pods start on it: {}", bad("not released"), message(error))
         }
+        Progress::DrainStarted { pods, .. } => format!("draining, {} to evict", count(*pods, "pod")),
+        Progress::DrainBlocked { pod, reason, .. } => {
+            format!("{} by a budget, pod {}: {}", warning("drain blocked"), message(pod), message(reason))
+        }
+        Progress::Drained { seconds, .. } => format!("drained in {}", duration(*seconds)),
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),
@@ -299,4 +313,64 @@ pub fn place(namespace: Option<&NamespaceName>, server: &str) -> String {
 /// A revision in a sentence: `at commit 0123456789`, `from the working tree`.
 pub(super) fn revision(commit: Option<&CommitId>) -> String {
     commit.map_or_else(|| "from the working tree".to_owned(), |commit| format!("at commit {}", commit.short()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_contract::names::{NodeName, PoolName};
+    use nodecfg_planning::convergence::Waiting;
+
+    /// A drain of two pods, one of which a budget protects for a while.
+    fn drain() -> Vec<Progress> {
+        let place = || (PoolName::new("gpu").unwrap(), NodeName::new("n1").unwrap());
+        let waiting = |pods, blocked: Option<&str>| {
+            let ((pool, node), blocked) = (place(), blocked.map(str::to_owned));
+            Progress::Waiting { pool, node, waiting: Waiting::Draining { pods, blocked } }
+        };
+        let (pool, node) = place();
+        let started = Progress::DrainStarted { pool, node, pods: 2 };
+        let ((pool, node), (other_pool, other_node)) = (place(), place());
+        let (pod, reason) = ("web/a".to_owned(), "The disruption budget web needs 2".to_owned());
+        vec![
+            waiting(None, None),
+            started,
+            waiting(Some(2), None),
+            Progress::DrainBlocked { pool, node, pod, reason },
+            waiting(Some(1), Some("pod web/a: The disruption budget web needs 2")),
+            Progress::Drained { pool: other_pool, node: other_node, seconds: 22.0 },
+        ]
+    }
+
+    fn lines(with_waiting: bool) -> Vec<String> {
+        let mut out = Vec::new();
+        let start = Timestamp::UNIX_EPOCH;
+        let mut lines = Lines::new(&mut out, usize::MAX, start, with_waiting);
+        for progress in drain() {
+            lines.event(start, &Event { progress, pool: None }).unwrap();
+        }
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        text.lines().map(|line| line.split_once("gpu/n1 ").unwrap().1.to_owned()).collect()
+    }
+
+    #[test]
+    fn drain_has_a_line_for_its_start_its_block_and_its_end() {
+        assert_eq!(
+            lines(false),
+            [
+                "draining, 2 pods to evict",
+                "drain blocked by a budget, pod web/a: The disruption budget web needs 2",
+                "drained in 22s",
+            ]
+        );
+        assert_eq!(
+            lines(true),
+            [
+                "draining",
+                "draining, 2 pods left",
+                "draining, 1 pod left; blocked: pod web/a: The disruption budget web needs 2",
+                "drained in 22s",
+            ]
+        );
+    }
 }

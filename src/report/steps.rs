@@ -37,7 +37,7 @@ impl Printed {
         let Some(kind) = Kind::of(progress) else { return true };
         let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
         let (text, most) = match kind {
-            Kind::Counted(_) | Kind::Node(_) | Kind::PoolHeld | Kind::Stopped => {
+            Kind::DrainBlocked | Kind::Counted(_) | Kind::Node(_) | Kind::PoolHeld | Kind::Stopped => {
                 (format!("{pool} {}", event_text(now, progress)), MAX_IN_FULL)
             }
             _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
@@ -69,6 +69,9 @@ pub struct Steps<W> {
 /// Kind of an event, as far as lines are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
+    DrainStarted,
+    DrainBlocked,
+    Drained,
     Assigned,
     Soaking,
     Soaked,
@@ -97,6 +100,9 @@ impl Kind {
             | Progress::Waiting { .. }
             | Progress::Converged { .. }
             | Progress::TrialPassed { .. } => return None,
+            Progress::DrainStarted { .. } => Self::DrainStarted,
+            Progress::DrainBlocked { .. } => Self::DrainBlocked,
+            Progress::Drained { .. } => Self::Drained,
             Progress::Assigned { .. } => Self::Assigned,
             Progress::Failed { .. } => Self::Counted("failed"),
             Progress::Refused { .. } => Self::Counted("refused"),
@@ -124,7 +130,8 @@ impl Kind {
     fn more(self, number: usize) -> Option<String> {
         let pools = count(number, "more pool");
         Some(match self {
-            Self::Assigned | Self::Counted(_) => return None,
+            Self::DrainStarted | Self::Drained | Self::Assigned | Self::Counted(_) => return None,
+            Self::DrainBlocked => format!("{} of drains", count(number, "more block")),
             Self::Node(what) => format!("{} {what}", count(number, "more node")),
             Self::Soaking => format!("{pools}: canaries converged"),
             Self::Soaked => format!("{pools}: canaries passed"),

@@ -90,14 +90,14 @@ impl RolloutSpans {
             return;
         }
         match &event.progress {
-            Progress::Assigned { pool, node, .. } => {
-                let Some(span) = self.node(pool, node) else { return };
-                tracing::info!(target: TARGET, parent: &span, "assigned");
-            }
+            Progress::Assigned { pool, node, .. } => self.step(pool, node, "assigned"),
             Progress::Waiting { pool, node, waiting } => {
                 let Some(span) = self.node(pool, node) else { return };
                 tracing::info!(target: TARGET, parent: &span, waiting_for = %waiting, "waiting");
             }
+            Progress::DrainStarted { pool, node, .. } => self.step(pool, node, "drain started"),
+            Progress::DrainBlocked { pool, node, .. } => self.step(pool, node, "drain blocked"),
+            Progress::Drained { pool, node, .. } => self.step(pool, node, "drained"),
             Progress::Converged { pool, node, .. } => self.ended(pool, node, "converged", None),
             Progress::Failed { pool, node, failure } => self.ended(pool, node, "failed", Some(&failure.to_string())),
             Progress::Refused { pool, node, error } => self.ended(pool, node, "refused", Some(error)),
@@ -159,6 +159,11 @@ impl RolloutSpans {
             )
         };
         Some(self.nodes.entry(node.clone()).or_insert_with(open).clone())
+    }
+
+    fn step(&mut self, pool: &PoolName, node: &NodeName, what: &'static str) {
+        let Some(span) = self.node(pool, node) else { return };
+        tracing::info!(target: TARGET, parent: &span, "{what}");
     }
 
     fn ended(&mut self, pool: &PoolName, node: &NodeName, how: &'static str, error: Option<&str>) {

@@ -2,7 +2,7 @@
 //! names the pods to evict next. It reads no clock.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::pods::{Stay, Treatment, treatment};
@@ -32,6 +32,8 @@ pub enum PodChange {
 pub struct Evictions {
     /// Pods by uid. `None` until the first list.
     pods: Option<BTreeMap<String, DrainedPod>>,
+    /// Reasons of refused evictions.
+    blocks: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -45,8 +47,8 @@ struct DrainedPod {
 enum EvictionState {
     /// Not sent.
     Due,
-    /// Sent and not answered.
-    Sent,
+    /// Sent and not answered. A pod whose earlier eviction was refused stays blocked until the answer.
+    Sent { blocked: Option<String> },
     /// The pod is being deleted.
     Ending,
     /// Not possible now; tried again at this time.
@@ -78,7 +80,7 @@ impl Evictions {
     /// Evictions of a node whose pods are unknown.
     #[must_use]
     pub fn new() -> Self {
-        Self { pods: None }
+        Self { pods: None, blocks: BTreeSet::new() }
     }
 
     /// Handles a change of the pods.
@@ -111,7 +113,7 @@ impl Evictions {
             return Vec::new();
         }
         let Some(lowest) = self.evicted().map(|one| one.pod.priority).min() else { return Vec::new() };
-        let unanswered = self.evicted().filter(|one| one.state == EvictionState::Sent).count();
+        let unanswered = self.evicted().filter(|one| matches!(one.state, EvictionState::Sent { .. })).count();
         let pods = self.pods.iter_mut().flat_map(BTreeMap::values_mut);
         let mut due: Vec<&mut DrainedPod> =
             pods.filter(|one| one.is_evicted() && one.pod.priority == lowest && one.state.is_due(now)).collect();
@@ -119,21 +121,22 @@ impl Evictions {
         due.truncate(MAX_UNANSWERED.saturating_sub(unanswered));
         due.into_iter()
             .map(|one| {
-                one.state = EvictionState::Sent;
+                one.state = EvictionState::Sent { blocked: one.state.blocked().cloned() };
                 one.pod.clone()
             })
             .collect()
     }
 
-    /// Handles the answer to an eviction.
-    pub fn answered(&mut self, uid: &str, answer: EvictionAnswer, now: Instant) {
-        let Some(one) = self.pods.as_mut().and_then(|pods| pods.get_mut(uid)) else { return };
+    /// Handles the answer to an eviction. Returns the pod and the reason of a refusal, if this reason is new.
+    pub fn answered(&mut self, uid: &str, answer: EvictionAnswer, now: Instant) -> Option<(String, String)> {
+        let one = self.pods.as_mut().and_then(|pods| pods.get_mut(uid))?;
         let again = |blocked| EvictionState::Again { at: now.after(RETRY), blocked };
         one.state = match answer {
             EvictionAnswer::Evicted => EvictionState::Ending,
             EvictionAnswer::Gone => {
                 let uid = uid.to_owned();
-                return self.observe(PodChange::Gone(uid), &DrainPolicy::default());
+                self.observe(PodChange::Gone(uid), &DrainPolicy::default());
+                return None;
             }
             EvictionAnswer::Blocked { reason } => again(Some(reason)),
             EvictionAnswer::SeveralBudgets => {
@@ -142,12 +145,18 @@ impl Evictions {
             // The deletion of the namespace deletes the pod.
             EvictionAnswer::NamespaceTerminating => again(None),
         };
+        let reason = one.state.blocked().filter(|reason| !self.blocks.contains(*reason))?.clone();
+        self.blocks.insert(reason.clone());
+        Some((one.pod.to_string(), reason))
     }
 
     /// Reports whether the eviction of a pod was sent and is unanswered.
     #[must_use]
     pub fn is_unanswered(&self, uid: &str) -> bool {
-        self.pods.as_ref().and_then(|pods| pods.get(uid)).is_some_and(|one| one.state == EvictionState::Sent)
+        self.pods
+            .as_ref()
+            .and_then(|pods| pods.get(uid))
+            .is_some_and(|one| matches!(one.state, EvictionState::Sent { .. }))
     }
 
     /// Time after `now` at which [`next`](Self::next) may return more pods without another event. A pod that is due and
@@ -177,10 +186,7 @@ impl Evictions {
             let claims = pods.values().map(|one| one.pod.claims).sum();
             return Progress::Drained { claims };
         }
-        let blocked = self.evicted().filter_map(|one| match &one.state {
-            EvictionState::Again { blocked: Some(reason), .. } => Some((&one.pod, reason)),
-            _ => None,
-        });
+        let blocked = self.evicted().filter_map(|one| Some((&one.pod, one.state.blocked()?)));
         let blocked = blocked.min_by(|(a, _), (b, _)| by_name(a, b));
         Progress::Evicting { left, blocked: blocked.map(|(pod, reason)| (pod.to_string(), reason.clone())) }
     }
@@ -246,7 +252,15 @@ impl EvictionState {
         match self {
             Self::Due => true,
             Self::Again { at, .. } => *at <= now,
-            Self::Sent | Self::Ending => false,
+            Self::Sent { .. } | Self::Ending => false,
+        }
+    }
+
+    /// Reason why the pod cannot be evicted now.
+    fn blocked(&self) -> Option<&String> {
+        match self {
+            Self::Sent { blocked } | Self::Again { blocked, .. } => blocked.as_ref(),
+            Self::Due | Self::Ending => None,
         }
     }
 }
@@ -310,8 +324,24 @@ mod tests {
         assert_eq!(evictions.overdue(1), DrainFailure::Blocked { pod: "web/b".to_owned(), budget: reason, pods: 2 },);
         assert_eq!(names(&evictions.next(at(6))), ["b"]);
         assert_eq!(evictions.next_wake(at(6)), Some(at(7)));
+        let blocked =
+            Some(("web/b".to_owned(), "The disruption budget web needs 2 healthy pods and has 2 currently".to_owned()));
+        assert_eq!(evictions.progress(), Progress::Evicting { left: 2, blocked }, "until the answer");
         evictions.answered(&pod("b").uid, EvictionAnswer::SeveralBudgets, at(8));
         assert!(matches!(evictions.progress(), Progress::Evicting { blocked: Some(_), .. }));
+    }
+
+    #[test]
+    fn each_reason_of_a_refusal_is_new_once() {
+        let mut evictions = listed([pod("a"), pod("b")]);
+        let blocked = |reason: &str| EvictionAnswer::Blocked { reason: reason.to_owned() };
+        let mut answer = |name: &str, answer, second| evictions.answered(&pod(name).uid, answer, at(second));
+        assert_eq!(answer("a", blocked("web"), 0), Some(("web/a".to_owned(), "web".to_owned())));
+        assert_eq!(answer("b", blocked("web"), 0), None, "the same budget");
+        assert_eq!(answer("b", blocked("all"), 5), Some(("web/b".to_owned(), "all".to_owned())));
+        assert_eq!(answer("b", blocked("web"), 10), None);
+        assert_eq!(answer("a", EvictionAnswer::NamespaceTerminating, 10), None);
+        assert_eq!(answer("a", EvictionAnswer::Evicted, 15), None);
     }
 
     #[test]

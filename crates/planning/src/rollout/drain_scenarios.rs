@@ -26,6 +26,7 @@ use nodecfg_contract::{ConfigSource, error_text};
 mod budget;
 mod marks;
 mod plans;
+mod progress;
 mod requests;
 mod rollbacks;
 mod windows;

@@ -156,6 +156,36 @@ pub enum Progress {
         /// The node.
         node: NodeName,
     },
+    /// The pods that a drain evicts from a node are known. Not reported without any.
+    DrainStarted {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Number of pods.
+        pods: usize,
+    },
+    /// The API server refused an eviction, for a reason that is new in this drain.
+    DrainBlocked {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Namespace and name of the pod.
+        pod: String,
+        /// The reason, which names the PodDisruptionBudget.
+        reason: String,
+    },
+    /// The pods that a drain evicts are gone, and their volumes detached. The assignment or the rollback of the node
+    /// follows.
+    Drained {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Seconds since the mark of the node.
+        seconds: f64,
+    },
     /// A node was assigned its target.
     Assigned {
         /// The pool.
@@ -355,7 +385,10 @@ impl Progress {
     pub fn pool(&self) -> Option<&PoolName> {
         match self {
             Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } | Self::MarkReleased { .. } => None,
-            Self::Assigned { pool, .. }
+            Self::DrainStarted { pool, .. }
+            | Self::DrainBlocked { pool, .. }
+            | Self::Drained { pool, .. }
+            | Self::Assigned { pool, .. }
             | Self::Waiting { pool, .. }
             | Self::Converged { pool, .. }
             | Self::TrialPassed { pool, .. }
@@ -400,6 +433,9 @@ impl Progress {
             | Self::PointerNotMoved { .. }
             | Self::Stopped { .. } => None,
             Self::MarkReleased { node }
+            | Self::DrainStarted { node, .. }
+            | Self::DrainBlocked { node, .. }
+            | Self::Drained { node, .. }
             | Self::Assigned { node, .. }
             | Self::Waiting { node, .. }
             | Self::Converged { node, .. }

@@ -124,7 +124,11 @@ impl PoolRun {
         match answer {
             Ok(answer) => {
                 let now = context.now;
-                self.nodes.update(number, |node| node.drained.evictions.answered(uid, answer, now));
+                let mut block = None;
+                self.nodes.update(number, |node| block = node.drained.evictions.answered(uid, answer, now));
+                if let Some((pod, reason)) = block {
+                    self.report_node(number, context, |pool, node| Progress::DrainBlocked { pool, node, pod, reason });
+                }
                 self.advance_drain(number, context);
             }
             Err(error) => self.drain_failed(number, DrainFailure::Request { error }, context),
@@ -174,6 +178,9 @@ impl PoolRun {
                 context.commands.extend(due.into_iter().map(|pod| Command::Evict(node.name.clone(), Box::new(pod))));
                 if let Some(at) = node.drained.evictions.next_wake(now) {
                     context.timers.wake(at, &self.name, Some(number));
+                }
+                if matches!(node.waiting, Waiting::Draining { pods: None, .. }) {
+                    self.report_node(number, context, |pool, node| Progress::DrainStarted { pool, node, pods: left });
                 }
                 let blocked = blocked.map(|(pod, reason)| format!("pod {pod}: {reason}"));
                 if blocked.is_some() {
@@ -226,6 +233,8 @@ impl PoolRun {
             (node.phase, node.seen_rolled_back) = (phase, false);
             node.drained = Drained { cpu_owners, ..Drained::default() };
         });
+        let seconds = took.as_secs_f64();
+        self.report_node(number, context, |pool, node| Progress::Drained { pool, node, seconds });
     }
 
     /// Ends a drain without a change of the node.

@@ -1,0 +1,41 @@
+//! Events of a drain.
+
+use super::*;
+
+/// A drain reports its start, each new block and its end. A block that is tried again changes nothing.
+#[test]
+fn drain_reports_start_blocks_and_end_once() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a"), pod("b"), daemon("proxy")]);
+    let blocked = |budget: &str| EvictionAnswer::Blocked { reason: format!("budget {budget}") };
+    for budget in ["web", "web", "all", "web"] {
+        for name in ["a", "b"] {
+            assert_eq!(scenario.evicted("n1", name, blocked(budget)), [""; 0]);
+        }
+        assert_eq!(scenario.wait(5), ["evict n1 a", "evict n1 b"]);
+    }
+    assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), [""; 0]);
+    assert_eq!(scenario.evicted("n1", "b", EvictionAnswer::Gone), ["volumes n1"]);
+    scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    let of_drain = |progress: &Progress| match progress {
+        Progress::DrainStarted { node, pods, .. } => Some(format!("{node}: {pods} pods")),
+        Progress::DrainBlocked { node, pod, reason, .. } => Some(format!("{node}: {pod} {reason}")),
+        Progress::Drained { node, seconds, .. } => Some(format!("{node}: {seconds} s")),
+        _ => None,
+    };
+    let reported: Vec<String> = scenario.progress.iter().filter_map(of_drain).collect();
+    assert_eq!(reported, ["n1: 2 pods", "n1: web/a budget web", "n1: web/a budget all", "n1: 20 s"]);
+    assert_eq!(
+        scenario.waits(),
+        [
+            "n1: draining",
+            "n1: draining, 2 pods left",
+            "n1: draining, 2 pods left; blocked: pod web/a: budget web",
+            "n1: draining, 2 pods left; blocked: pod web/a: budget all",
+            "n1: draining, 2 pods left; blocked: pod web/a: budget web",
+            "n1: draining, 1 pod left; blocked: pod web/b: budget web",
+        ]
+    );
+}
