@@ -292,6 +292,9 @@ type Step = (&'static str, i32);
 /// Prefix of commands that run as an administrator.
 const AS_ADMIN: &str = "as-admin ";
 
+/// No command: the lock of a sync that was killed.
+const KILLED_SYNC: &str = "killed sync";
+
 /// Commands of a cron job and its operators.
 const CRON_STEPS: &[Step] = &[("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)];
 /// Commands of a pipeline that applies approved plans.
@@ -300,7 +303,8 @@ const SAVED_PLAN_STEPS: &[Step] =
 /// Commands of a pipeline that only reads while another client rolls out.
 const READER_STEPS: &[Step] = &[
     ("diff --out plan.json", CHANGES),
-    // The nodes are not assigned yet, so verify waits and watches.
+    // The nodes are not assigned yet, so verify waits and watches until the lock expires.
+    (KILLED_SYNC, OK),
     ("verify --timeout 5s", NOT_CONVERGED),
     ("as-admin sync", OK),
     ("verify", OK),
@@ -375,6 +379,26 @@ impl Workspace {
         CommandResult { command: command.to_owned(), expected, exit: output.status.code(), err }
     }
 
+    /// Leaves a lock that expires after a second.
+    async fn leave_lock(&self) {
+        let agents = self.embedded.api().profile() == ServerProfile::V1_36;
+        let namespace = if agents { nodecfg_contract::installation::NAMESPACE } else { "kube-system" };
+        let name = format!("nodecfg-{}", nodecfg_planning::desired::DEFAULT_FLEET);
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"holderIdentity": "killed", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"},
+        });
+        let path =
+            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}?fieldManager=killed&force=true");
+        let request = http::Request::patch(path)
+            .header("Content-Type", "application/apply-patch+yaml")
+            .body(lease.to_string().into_bytes())
+            .unwrap();
+        self.embedded.api().client().request::<Value>(request).await.unwrap();
+    }
+
     /// Runs these commands until one fails.
     async fn run_all(self, steps: &[Step]) -> Vec<CommandResult> {
         let mut results = Vec::new();
@@ -382,6 +406,10 @@ impl Workspace {
         for pods in [31, 32] {
             self.set_max_pods(pods);
             for (command, expected) in steps {
+                if *command == KILLED_SYNC {
+                    self.leave_lock().await;
+                    continue;
+                }
                 results.push(self.run(command, *expected).await);
                 if results.last().is_some_and(|result| result.exit != Some(result.expected)) {
                     self.embedded.stop(None).await;

@@ -19,13 +19,19 @@ use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
 use nodecfg_clock::ScaledClock;
+use nodecfg_cluster::{ClusterReader, lease};
+use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::rollout::machine::Mode;
 
+/// Time in which the watch delivers what a sync wrote before it released its lock. A sync writes the assignments long
+/// before its end.
+const WATCH_DELAY: Duration = Duration::from_secs(5);
+
 /// Wait until every node reports that it runs the configuration in the repository.
 ///
-/// Changes nothing. Exits with code 5 if a node fails or does not converge in time. A node converges before the trial
-/// of its configuration ends, unless --wait-trial is given.
+/// Changes nothing. Exits with code 5 if a node fails or does not converge in time, and at once if it is not assigned
+/// and no sync runs. A node converges before the trial of its configuration ends, unless --wait-trial is given.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -64,6 +70,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let allowances = Allowances { take_over: false, allow_empty: args.allow_empty };
     let resolving = args.scope.resolve(&loaded.desired, &reader, &namespace);
     let scope = run::until_stopped(&mut stop, resolving).await?;
+    // Before the nodes are read: they then have what an ended sync wrote.
+    let was_free = is_free(&reader, &namespace, &loaded.desired.fleet).await;
+    let no_sync = no_sync(&reader, namespace.clone(), &loaded.desired.fleet, was_free);
     let options = Options { scope, ..allowances.options(namespace, args.repository.gate()) };
     let planning = plan(&loaded, &reader, None, options, KubeletArgs::NEVER);
     let planned = run::until_stopped(&mut stop, planning).await?;
@@ -95,8 +104,29 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         allowed: None,
         ignored_windows: None,
     };
-    let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
+    let mut listen = |now, event: &_| reporter.event(now, event);
+    let execution = execute::verify(rollout, &reader, no_sync, stop, &mut listen).await;
     Ok(reporter.finish(&execution, terminal))
+}
+
+/// Reports whether no client holds the lock of the fleet.
+async fn is_free(reader: &ClusterReader, namespace: &NamespaceName, fleet: &FleetName) -> bool {
+    let lease = lease::read(reader, namespace.as_str(), fleet).await;
+    lease.is_ok_and(|lease| lease.is_none_or(|lease| lease.holder().is_none()))
+}
+
+/// Waits until no sync of the fleet runs. Never ends if that is unknown. `was_free`: none ran before the nodes were read.
+async fn no_sync(reader: &ClusterReader, namespace: NamespaceName, fleet: &FleetName, was_free: bool) {
+    if was_free && is_free(reader, &namespace, fleet).await {
+        return;
+    }
+    match lease::wait_until_free(reader, namespace.as_str(), fleet).await {
+        Ok(()) => tokio::time::sleep(WATCH_DELAY).await,
+        Err(error) => {
+            tracing::info!("whether a sync runs is unknown: {error}");
+            std::future::pending().await
+        }
+    }
 }
 
 impl Args {

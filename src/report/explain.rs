@@ -58,7 +58,7 @@ pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
                  change with spec.rollout.allowDisruption of its pool"
             ),
         },
-        ConvergenceFailure::TimedOut { waiting } => timed_out(node, waiting),
+        ConvergenceFailure::TimedOut { waiting } | ConvergenceFailure::NoSync { waiting } => timed_out(node, waiting),
         ConvergenceFailure::PodsRefused(_) => pods_refused(node),
         ConvergenceFailure::PodsLost(_) => pods_lost(node),
         ConvergenceFailure::Drain { failure } => not_drained(node, failure),

@@ -81,14 +81,18 @@ pub struct Execution {
     pub lock_lost: bool,
 }
 
-/// Watches the nodes of a plan converge without writing anything.
+/// Watches the nodes of a plan converge without writing anything. `no_sync` ends when no sync of the fleet runs, and the
+/// watch delivers what the last one wrote.
 pub async fn verify(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
+    no_sync: impl Future<Output = ()>,
     stop: watch::Receiver<Stop>,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
-    run(rollout, reader, None, StopSignals { lock_lost: None, orders: None, stop }, listener).await
+    let mut no_sync = pin!(no_sync);
+    let signals = StopSignals { lock_lost: None, orders: None, no_sync: Some(no_sync.as_mut()), stop };
+    run(rollout, reader, None, signals, listener).await
 }
 
 /// Executes a plan. The lock must be held while `writer` is used; `lock_lost` ends after its loss. `orders` are the
@@ -125,7 +129,7 @@ pub async fn execute(
             listener(now, event);
         };
         let mut lost = pin!(lock_lost);
-        let signals = StopSignals { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
+        let signals = StopSignals { lock_lost: Some(lost.as_mut()), orders: Some(orders), no_sync: None, stop };
         run(rollout, reader, Some(writer), signals, &mut listen).await
     };
     events.finish().await;
@@ -138,6 +142,8 @@ struct StopSignals<'a> {
     lock_lost: Option<Pin<&'a mut (dyn Future<Output = String> + 'a)>>,
     /// Orders given during the rollout. `None`: the run takes no orders.
     orders: Option<watch::Receiver<Orders>>,
+    /// Ends when no sync runs that could assign nodes. `None`: this run assigns them.
+    no_sync: Option<Pin<&'a mut (dyn Future<Output = ()> + 'a)>>,
     /// Stop requested by the user.
     stop: watch::Receiver<Stop>,
 }
@@ -269,7 +275,7 @@ impl<'a> Runner<'a> {
     }
 
     async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, signals: StopSignals<'_>) {
-        let StopSignals { lock_lost, orders, mut stop } = signals;
+        let StopSignals { lock_lost, orders, no_sync, mut stop } = signals;
         if self.machine.is_finished() && self.queue.is_empty() {
             return;
         }
@@ -281,6 +287,7 @@ impl<'a> Runner<'a> {
             }
         });
         let mut orders = pin!(new_orders(orders));
+        let mut no_sync = pin!(stream::iter(no_sync).then(|no_sync| no_sync).chain(stream::pending()));
         let mut in_flight = FuturesUnordered::new();
         let mut pods = PodWatches::default();
         let mut gates = self.watch_gates();
@@ -318,6 +325,7 @@ impl<'a> Runner<'a> {
                     return self.cut_short(StopReason::LockLost, None);
                 }
                 Some(orders) = orders.next() => self.apply_orders(&orders),
+                Some(()) = no_sync.next() => self.step(Input::NoSync { joining: self.rollout.desired.pool_pointers }),
                 Ok(()) = stop.changed() => {
                     let wanted = *stop.borrow_and_update();
                     if wanted >= Stop::Gently {

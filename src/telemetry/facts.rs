@@ -81,7 +81,11 @@ impl NodeFailure {
     fn of(end: &End) -> Option<Self> {
         match end {
             End::Failed { failure: convergence::ConvergenceFailure::Refused { .. }, .. } => Some(Self::Rejected),
-            End::Failed { failure: convergence::ConvergenceFailure::TimedOut { .. }, .. } => Some(Self::TimedOut),
+            End::Failed {
+                failure:
+                    convergence::ConvergenceFailure::TimedOut { .. } | convergence::ConvergenceFailure::NoSync { .. },
+                ..
+            } => Some(Self::TimedOut),
             End::Failed {
                 failure: convergence::ConvergenceFailure::PodsRefused(_) | convergence::ConvergenceFailure::PodsLost(_),
                 ..

@@ -13,9 +13,9 @@ scenarios! {
         diff_names_each_field_with_its_source_line,
         dry_run_writes_nothing,
         verify_passes_on_converged_cluster,
-        verify_waits_and_fails_without_writes,
-        verify_passes_after_another_client_assigns,
-        verify_waits_for_an_unassigned_node_beside_a_converged_one,
+        verify_fails_without_writes,
+        verify_fails_at_once_for_an_unassigned_node,
+        verify_waits_for_an_unassigned_node_while_a_sync_runs,
         status_shows_every_node_state,
         json_lines_have_format_version,
         json_errors_are_documents,
@@ -91,7 +91,7 @@ async fn verify_passes_on_converged_cluster(start: ClusterSetup) {
     cluster.down().await;
 }
 
-async fn verify_waits_and_fails_without_writes(start: ClusterSetup) {
+async fn verify_fails_without_writes(start: ClusterSetup) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::ValidateError).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(5);
@@ -100,31 +100,62 @@ async fn verify_waits_and_fails_without_writes(start: ClusterSetup) {
     run.prints("failed: a-2: failed to validate config").prints("2 already up to date").prints("1 failed.");
 
     repository.change("a", "maxPods: 120");
-    let run = cluster.run("verify", &repository, &["--timeout", "1s"]).await.exits(5);
-    run.prints("not assigned meaning: the node was never assigned its configuration");
+    let run = cluster.run("verify", &repository, &[]).await.exits(5);
+    run.prints(
+        "not assigned, and no sync runs; run `nodecfg sync` meaning: the node was never assigned its configuration",
+    );
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn verify_passes_after_another_client_assigns(start: ClusterSetup) {
+/// The scenario would take the time limit of the pool, five minutes, if verify waited.
+async fn verify_fails_at_once_for_an_unassigned_node(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
-    let verify = cluster.start_run("verify", &repository, &["--timeout", "60s", "-v"]);
+    let never = |run: Run| run.exits(5).prints("not assigned, and no sync runs; run `nodecfg sync`");
+    // Without a Lease, no sync has ever run.
+    never(cluster.run("verify", &repository, &[]).await).prints("failed: a-1, a-2: not assigned");
+    cluster.patch("/api/v1/nodes/a-1", json!({"metadata": {"labels": {"slot": "first"}}})).await;
+    cluster.sync(&repository, &["-l", "slot=first"]).await.exits(0);
+    let run = never(cluster.run("verify", &repository, &[]).await);
+    run.prints("failed: a-2: not assigned").does_not_print("timed out").does_not_print("another client");
     cluster.sync(&repository, &[]).await.exits(0);
-    verify.end().await.exits(0);
+    cluster.run("verify", &repository, &[]).await.exits(0);
     cluster.down().await;
 }
 
-async fn verify_waits_for_an_unassigned_node_beside_a_converged_one(start: ClusterSetup) {
+async fn verify_waits_for_an_unassigned_node_while_a_sync_runs(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
-    cluster.patch("/api/v1/nodes/a-1", serde_json::json!({"metadata": {"labels": {"slot": "first"}}})).await;
-    cluster.sync(&repository, &["-l", "slot=first"]).await.exits(0);
-    let run = cluster.run("verify", &repository, &["--timeout", "2s"]).await.exits(5);
-    run.prints("a-2: not assigned").does_not_print("another client");
-    let verify = cluster.start_run("verify", &repository, &["--timeout", "60s", "-v"]);
     cluster.sync(&repository, &[]).await.exits(0);
-    verify.end().await.exits(0);
+    let before = cluster.only_config_map().await;
+    repository.change("a", "maxPods: 120");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let after = cluster.source("a-1").await.unwrap();
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
+    let hold = async |holder: &str| {
+        let times = json!({"leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"});
+        cluster.patch(&lease, json!({"spec": times})).await;
+        cluster.patch(&lease, json!({"spec": {"holderIdentity": holder}})).await;
+    };
+    hold("ci_7").await;
+    for assigns in [true, false] {
+        cluster.assign_by_hand("a-1", &before).await;
+        let mut verify = cluster.start_run("verify", &repository, &[]);
+        verify.until_stdout_contains("waiting for 1").await;
+        if assigns {
+            cluster.assign_by_hand("a-1", &after).await;
+            verify.end().await.exits(0);
+        } else {
+            hold("").await;
+            verify
+                .end()
+                .await
+                .exits(5)
+                .prints("failed: a-1: not assigned, and no sync runs")
+                .does_not_print("timed out");
+        }
+    }
     cluster.down().await;
 }
 

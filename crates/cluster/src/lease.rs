@@ -33,7 +33,7 @@ mod orders;
 
 pub use fleets::fleets;
 pub use held::{HeldLock, LockView};
-pub use holder::{ExpiredHolder, HoldState, current_holder, expired_holder, wait_for_release};
+pub use holder::{ExpiredHolder, HoldState, current_holder, expired_holder, wait_for_release, wait_until_free};
 use observation::{Moment, Observation};
 pub use orders::{LeaseSnapshot, OrderError, snapshot, update_orders};
 

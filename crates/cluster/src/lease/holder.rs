@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{LeaseView, read};
+use super::observation::Observation;
+use super::{Acquire, LeaseView, LockOptions, decide, read};
 use crate::error::ClusterError;
 use crate::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
 
 /// Interval of reading the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of reading the lock while a whole rollout is waited for.
+const FREE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// State of a previous holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,20 @@ pub fn current_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<&str> 
 pub fn expired_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<ExpiredHolder> {
     let view = view.filter(|view| view.seems_expired(now))?;
     Some(ExpiredHolder { holder: view.holder()?.to_owned(), since: view.acquired, expired: view.expires() })
+}
+
+/// Waits until no client holds the lock of a fleet, by the rule of [`acquire`](super::acquire): an expired lock ends after
+/// this process has seen it unchanged for its duration.
+pub async fn wait_until_free(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<(), ClusterError> {
+    let fallback = LockOptions::new(namespace, fleet.clone(), String::new()).duration;
+    let mut observation = Observation::default();
+    loop {
+        let view = read(reader, namespace, fleet).await?;
+        let unchanged = view.as_ref().map(|view| observation.see(view, nodecfg_clock::instant())).unwrap_or_default();
+        // No client has an empty identity.
+        let Acquire::HeldBy { left, .. } = decide(view.as_ref(), "", unchanged, fallback) else { return Ok(()) };
+        tokio::time::sleep(FREE_POLL_INTERVAL.min(left)).await;
+    }
 }
 
 /// State of `holder`, a present or previous holder of the lock.

@@ -138,6 +138,11 @@ pub enum ConvergenceFailure {
         /// The state that the node was still waiting in.
         waiting: Waiting,
     },
+    /// The node is not assigned, and no sync runs that could assign it. Only `verify` reports this.
+    NoSync {
+        /// The state of the node.
+        waiting: Waiting,
+    },
     /// The kubelet refused pods after its restart. Only a rollout reports this, and the next two.
     PodsRefused(RefusedPods),
     /// Pods that were Ready before the assignment were not Ready again in time.
@@ -156,6 +161,9 @@ impl fmt::Display for ConvergenceFailure {
         match self {
             Self::Refused { error } | Self::NotPrepared { error } => f.write_str(&one_line(error)),
             Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
+            // Its text names the command, too.
+            Self::NoSync { waiting: waiting @ Waiting::NeverAssigned { .. } } => waiting.fmt(f),
+            Self::NoSync { waiting } => write!(f, "{waiting}, and no sync runs; run `nodecfg sync`"),
             Self::PodsRefused(refused) => refused.fmt(f),
             Self::PodsLost(late) => late.fmt(f),
             Self::Drain { failure } => failure.fmt(f),

@@ -62,6 +62,9 @@ impl Machine {
             Input::Gate(asked) => {
                 self.for_each_pool(now, &mut commands, |pool, context| pool.gate_answered(&asked, context));
             }
+            Input::NoSync { joining } => {
+                self.for_each_pool(now, &mut commands, |pool, context| pool.no_sync_runs(joining, context));
+            }
             Input::Tick => self.tick(now, &mut commands),
             Input::Observed(node) => {
                 self.on_node(&node.name, now, &mut commands, |pool, index, context| {

@@ -119,6 +119,11 @@ pub enum Input {
     PointerMoved(PoolName, Result<(), String>),
     /// The question of a gate was answered.
     Gate(Box<Asked>),
+    /// No sync of the fleet runs: nodes without their assignment do not get it. Has an effect only without assignments.
+    NoSync {
+        /// Whether nodes that have just joined assign themselves, by the pointer of their pool.
+        joining: bool,
+    },
     /// Time passed.
     Tick,
     /// Starts no further node.

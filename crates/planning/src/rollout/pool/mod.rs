@@ -2,7 +2,7 @@
 //!
 //! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`domains`] the order of zones,
 //! [`drains`] those of drains, [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`]
-//! what a node must have again, [`trials`] the trials of converged nodes, [`new_nodes`] nodes that joined recently.
+//! what a node must have again, [`trials`] the trials of converged nodes, [`new_nodes`] nodes that are not assigned.
 //! [`queues`] decides the order of starts, [`windows`] their time, [`fleet`] the turn of the pool. [`node_state`] is one
 //! node, [`node_table`] all of them with their counts. [`pointer`] moves the pointer for new nodes.
 
@@ -46,6 +46,7 @@ use self::domains::Domains;
 use self::fleet::OtherPools;
 pub(super) use self::fleet::Turn;
 use self::gates::Gates;
+use self::new_nodes::Unassigned;
 use self::pointer::PointerRun;
 use self::trials::TrialWait;
 use self::windows::Windows;
@@ -113,8 +114,10 @@ pub(super) struct PoolRun {
     stalled_since: Option<Instant>,
     /// Wait for the trials of the nodes.
     trials: TrialWait,
-    /// Creation times of the watched nodes that never had a configuration, with `--new-nodes-within`.
+    /// Creation times of the watched nodes that never had a configuration.
     new_nodes: BTreeMap<usize, Timestamp>,
+    /// Whether watched nodes that are not assigned are waited for.
+    unassigned: Unassigned,
     pointer: PointerRun,
 }
 
@@ -162,6 +165,7 @@ impl PoolRun {
             stalled_since: None,
             trials: TrialWait::default(),
             new_nodes: BTreeMap::new(),
+            unassigned: Unassigned::Awaited,
             pointer: PointerRun::new(plan.pointer.as_ref()),
         };
         for left in &plan.left_alone {

@@ -287,6 +287,9 @@ impl PoolRun {
             }
             // The event is older than the assignment.
             Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
+            Convergence::Waiting(waiting @ Waiting::NotAssigned) if !self.awaits_assignment(number, context.time) => {
+                self.fail(number, ConvergenceFailure::NoSync { waiting }, waited, context);
+            }
             Convergence::Waiting(waiting) if waiting != node.waiting => self.set_waiting(number, waiting, context),
             Convergence::Waiting(_) => {}
             Convergence::Failed(failure) => self.fail(number, failure, waited, context),

@@ -99,3 +99,58 @@ fn new_nodes_are_awaited_by_default() {
     assigning.see(joined("n1", 10));
     assert_ne!(assigning.end("n1"), new(10));
 }
+
+fn no_sync(waiting: Waiting) -> End {
+    End::Failed { failure: ConvergenceFailure::NoSync { waiting }, rolled_back: false }
+}
+
+#[test]
+fn unassigned_nodes_fail_at_once_when_no_sync_runs() {
+    let mode = Mode { new_nodes_within: None, ..VERIFY };
+    let mut scenario = run(&[node("n1", "a"), node("n2", "a"), joined("n3", 10)], mode);
+    scenario.see(Node { source: Some(Scenario::target()), ..node("n2", "a") });
+    scenario.send(Input::NoSync { joining: false });
+    for name in ["n1", "n3"] {
+        assert_eq!(scenario.end(name), no_sync(Waiting::NotAssigned), "{name}");
+    }
+    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (End::InFlight, false), "it may converge");
+    // Another client points the node elsewhere.
+    scenario.see(node("n2", "a"));
+    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (no_sync(Waiting::NotAssigned), true));
+}
+
+#[test]
+fn node_that_may_join_by_itself_is_awaited_until_the_time_limit() {
+    let mode = Mode { new_nodes_within: None, ..VERIFY };
+    let before = Node { assigned_before: true, ..joined("n2", 10) };
+    let mut scenario = run(&[joined("n1", 10), before, joined("n3", 30)], mode);
+    scenario.send(Input::NoSync { joining: true });
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    assert_eq!(
+        (scenario.end("n2"), scenario.end("n3")),
+        (no_sync(Waiting::NotAssigned), no_sync(Waiting::NotAssigned))
+    );
+    scenario.wait(19);
+    scenario.see(joined("n1", 10));
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    scenario.wait(1);
+    scenario.see(joined("n1", 10));
+    assert_eq!(scenario.end("n1"), no_sync(Waiting::NotAssigned));
+}
+
+#[test]
+fn without_a_sync_the_failure_of_an_old_new_node_states_its_age() {
+    let mut scenario = run(&[joined("n1", 600), joined("n2", 10)], VERIFY);
+    scenario.send(Input::NoSync { joining: false });
+    let since = start() - SignedDuration::from_secs(600);
+    assert_eq!(scenario.end("n1"), no_sync(Waiting::NeverAssigned { joined: since, age_seconds: 600 }));
+    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (new(10), true));
+}
+
+#[test]
+fn run_that_assigns_nodes_ignores_that_no_other_sync_runs() {
+    let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.send(Input::NoSync { joining: false });
+    assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::InFlight, End::NotStarted));
+}
