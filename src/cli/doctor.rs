@@ -103,6 +103,7 @@ impl Args {
             namespace: namespace_or(namespace.clone(), default)?,
             server: Err(Unavailable::default()),
             rights: Vec::new(),
+            admission: None,
             bound: None,
             installed: Installed::default(),
             observed: None,
@@ -177,6 +178,7 @@ impl Args {
         facts.namespace = namespace_or(namespace, binding.default_namespace())?;
         let any = reader.as_ref().unwrap_or_else(|reader| reader);
         facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
+        facts.admission = admission(any, &facts.rights, facts.namespace.as_str()).await;
         if binding == Binding::NodeConfig {
             facts.installed = installed(any).await;
         }
@@ -208,6 +210,16 @@ async fn access_reviews(reader: &ClusterReader, agents: bool, namespace: &str) -
         CheckedRight { right, purpose, allowed }
     }))
     .await
+}
+
+/// Tries out the creation of a ConfigMap as a sync does, unless the user has no right to it.
+async fn admission(reader: &ClusterReader, rights: &[CheckedRight], namespace: &str) -> Option<Fact<()>> {
+    let is_create = |right: &Right| (right.verb.as_str(), right.resource.as_str()) == ("create", "configmaps");
+    let may_create = rights.iter().any(|asked| is_create(&asked.right) && asked.allowed != Ok(Some(false)));
+    if !may_create {
+        return None;
+    }
+    Some(answer(reader.try_config_map(namespace, None).await))
 }
 
 /// Reads what is installed for agents.

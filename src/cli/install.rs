@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 use super::cluster_args::{ClusterArgs, invalid_default_name};
 use super::dry_run::DryRunArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::layout;
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
+use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
-use nodecfg_contract::installation::{AGENT_NAMESPACE, NAMESPACE};
+use nodecfg_contract::installation::{AGENT_NAMESPACE, CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::printable::one_line;
 use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join, LISTEN};
 
 /// Install NodeConfigs and, with --agent, the node agents on a cluster.
@@ -176,11 +179,52 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         return Ok(Exit::Done);
     }
     let reader = args.cluster.reader(LabelKeys::Only(Default::default())).await?;
-    apply(args, &reader, &objects, format, terminal).await?;
+    let had_writers = apply(args, &reader, &objects, format, terminal).await?;
     if args.agent == Kind::Systemd && format == Format::Text {
         writeln!(terminal.info(), "Unit file for the nodes: nodecfg install --agent systemd --unit")?;
     }
+    if let Some(before) = had_writers {
+        print_writers(args, &reader, &before, format, terminal).await?;
+    }
     Ok(Exit::Done)
+}
+
+/// Prints who may write ConfigMaps, how to add the present user, and who may do so no longer.
+async fn print_writers(
+    args: &Args,
+    reader: &ClusterReader,
+    before: &[String],
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), CommandError> {
+    let namespace = args.namespace()?;
+    let named = &args.config_map_writer;
+    let now = nodecfg_install::config_map_writers(namespace.as_str(), named);
+    let with = |others: &[String]| {
+        let users = named.iter().chain(others).map(String::as_str);
+        command_for_writers(users, namespace.as_str())
+    };
+    if format == Format::Text {
+        let width = terminal.err_line;
+        let line = format!("Users who may write ConfigMaps of nodecfg: {}", now.join(", "));
+        writeln!(terminal.info(), "{}", layout::hanging(&line, 2, width))?;
+        // The installation is complete without the name.
+        let user = reader.whoami().await.unwrap_or_default().filter(|user| !now.contains(user));
+        if let Some(user) = user {
+            let command = with(std::slice::from_ref(&user));
+            let line = one_line(&format!("To run nodecfg sync as {user}, add this user: `{command}`"));
+            writeln!(terminal.info(), "{}", layout::hanging(&line, 2, width))?;
+        }
+    }
+    let dropped: Vec<String> = before.iter().filter(|user| !now.contains(user)).cloned().collect();
+    if !dropped.is_empty() {
+        tracing::warn!(
+            "no longer among the users who may write ConfigMaps of nodecfg: {}. `{}` adds them again",
+            dropped.join(", "),
+            with(&dropped)
+        );
+    }
+    Ok(())
 }
 
 fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
@@ -207,14 +251,17 @@ fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(
     Ok(())
 }
 
+/// Applies the objects, and prints them. Returns the users whom the policy for ConfigMaps allowed before, unless the
+/// cluster has no policies.
 async fn apply(
     args: &Args,
     reader: &ClusterReader,
     objects: &[Value],
     format: Format,
     terminal: &mut Terminal,
-) -> Result<(), CommandError> {
+) -> Result<Option<Vec<String>>, CommandError> {
     let applier = Applier::new(reader);
+    let mut had_writers = None;
     if args.nodes.join_fleet.is_some() {
         require_policies(&applier, objects).await?;
     }
@@ -229,6 +276,10 @@ async fn apply(
         if target.is_policy() && !applier.serves(&target).await? {
             skipped.push(target);
             continue;
+        }
+        if target.name() == CONFIG_MAPS_POLICY && had_writers.is_none() {
+            let policy = reader.installed_object(InstalledObject::ConfigMapsPolicy).await?;
+            had_writers = Some(policy.as_ref().map(nodecfg_install::writers_of).unwrap_or_default());
         }
         applier.apply(&target, object, args.force_conflicts).await?;
         if format == Format::Text {
@@ -253,13 +304,16 @@ async fn apply(
     let objects = applied.chain(skipped.iter().map(|target| (target, Application::Skipped))).map(|(target, result)| {
         Applied { resource: target.resource(), namespace: target.namespace(), name: target.name(), result }
     });
-    let document = Document::value(Installed { objects: objects.collect() })?;
+    let namespace = args.namespace()?;
+    let writers = || nodecfg_install::config_map_writers(namespace.as_str(), &args.config_map_writer);
+    let config_map_writers = had_writers.is_some().then(writers);
+    let document = Document::value(Installed { objects: objects.collect(), config_map_writers })?;
     match format {
         Format::Json => report::json(&mut terminal.out, &document)?,
         Format::Yaml => report::yaml(&mut terminal.out, &document)?,
         Format::Text | Format::Markdown => {}
     }
-    Ok(())
+    Ok(had_writers)
 }
 
 /// Refuses the rights of nodes that join on a cluster without admission policies: every agent could then change all

@@ -17,6 +17,11 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     if facts.server.is_ok() {
         rights(&facts.rights, checks);
     }
+    match &facts.admission {
+        None => {}
+        Some(Ok(())) => checks.push(Check::ok("admission", "the cluster admits new ConfigMaps of this user")),
+        Some(Err(cause)) => checks.push(unavailable("admission", cause)),
+    }
 }
 
 /// Check of a missing fact that a sync needs.

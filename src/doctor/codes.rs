@@ -46,6 +46,11 @@ pub const CODES: &[Code] = &[
         "Only these commands need them, so a user without these commands needs no such right.",
     ),
     code(
+        "admission",
+        "The admission policies of the cluster let the user create ConfigMaps.",
+        "A sync creates them first. The policy of `nodecfg install` allows only its ServiceAccounts and named users.",
+    ),
+    code(
         "binding",
         "The binding is known: Nodes or NodeConfigs hold the assignments.",
         "Kubelets 1.11 to 1.23 follow their Nodes; later ones have agents that follow NodeConfigs.",

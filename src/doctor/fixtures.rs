@@ -60,6 +60,7 @@ pub(super) fn healthy(agents: bool) -> Facts {
         rights: allowed(rights::for_sync(agents, "kube-system"), Purpose::Sync)
             .chain(allowed(rights::for_capture("kube-system"), Purpose::Only("capture")))
             .collect(),
+        admission: Some(Ok(())),
         bound: Some(Ok(DetectedBinding { agents, evidence: "shown".to_owned() })),
         installed: match agents {
             true => Installed {

@@ -250,6 +250,9 @@ pub struct Facts {
     pub server: Fact<Server>,
     /// Checked rights.
     pub rights: Vec<CheckedRight>,
+    /// Whether the admission of the cluster lets this user create ConfigMaps, or its refusal. `None`: not checked, because
+    /// the user has no right to create them.
+    pub admission: Option<Fact<()>>,
     /// Detected binding. `None`: not checked.
     pub bound: Option<Fact<DetectedBinding>>,
     /// Installed objects for agents.

@@ -173,6 +173,9 @@ fn reports_every_missing_right_with_its_rule() {
         "no capture for this user, who may not get nodes/proxy",
         &facts,
     );
+    let refused = changed(true, |facts| facts.admission = Some(Err(cause("not-a-writer"))));
+    let check = assert_check("admission", CheckResult::Problem, "it failed: not-a-writer", &refused);
+    assert_eq!((check.fix.as_deref(), failure(&examine(&refused))), (Some("try again"), Some(SyncFailure::Cluster)));
 }
 
 #[test]

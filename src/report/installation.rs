@@ -11,6 +11,9 @@ use nodecfg_contract::json_document::Kind;
 pub struct Installed<'a> {
     /// The objects, in the order of application.
     pub objects: Vec<Applied<'a>>,
+    /// The users who may write ConfigMaps of nodecfg. Unset if the cluster has no admission policies: rights decide alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_writers: Option<Vec<String>>,
 }
 
 impl Kind for Installed<'_> {

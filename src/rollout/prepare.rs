@@ -10,7 +10,7 @@ use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, Replaced};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_planning::plan::{Plan, PointerMove, PointerTime, PoolPlan};
+use nodecfg_planning::plan::{Action, Plan, PointerMove, PointerTime, PoolPlan};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// Number of ConfigMaps written concurrently.
@@ -35,12 +35,21 @@ pub(super) async fn before_assignments(
     add_hashes(plan, writer, listener).await
 }
 
-/// Checks the permissions of the whole rollout, so that it does not end half-way.
+/// Checks the permissions of the whole rollout, so that it does not end half-way. Then tries out the first write of each
+/// kind that admission may refuse.
 ///
 /// # Errors
-/// A missing permission, or a failed request.
+/// A missing permission, a refusal, or a failed request.
 pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
-    reader.check_all_allowed(needs(plan)).await
+    reader.check_all_allowed(needs(plan)).await?;
+    let created = config_map_specs(plan).next();
+    if created.is_some() || plan.pools.iter().any(|pool| pool.pointer.is_some()) {
+        reader.try_config_map(plan.namespace.as_str(), created.as_ref()).await?;
+    }
+    match plan.pools.iter().flat_map(PoolPlan::steps).find(|step| step.action == Action::Assign) {
+        Some(step) => reader.try_assignment(&step.node, &step.assignment).await,
+        None => Ok(()),
+    }
 }
 
 /// Reports whether the pods of assigned nodes can be checked. An account without the right to list pods changes nodes
@@ -101,26 +110,26 @@ async fn release_marks(
     Ok(())
 }
 
+/// ConfigMaps to create.
+fn config_map_specs(plan: &Plan) -> impl Iterator<Item = ConfigMapSpec> {
+    plan.config_maps.iter().filter(|map| map.create).map(|map| ConfigMapSpec {
+        namespace: plan.namespace.to_string(),
+        name: map.name.clone(),
+        text: map.kubelet.clone(),
+        fleet: plan.fleet.clone(),
+        pool: map.pool.clone(),
+        content_hash: map.hash,
+        commit: plan.commit.clone(),
+        path: map.path.clone(),
+    })
+}
+
 async fn create_config_maps(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<(), ClusterError> {
-    let specs: Vec<ConfigMapSpec> = plan
-        .config_maps
-        .iter()
-        .filter(|map| map.create)
-        .map(|map| ConfigMapSpec {
-            namespace: plan.namespace.to_string(),
-            name: map.name.clone(),
-            text: map.kubelet.clone(),
-            fleet: plan.fleet.clone(),
-            pool: map.pool.clone(),
-            content_hash: map.hash,
-            commit: plan.commit.clone(),
-            path: map.path.clone(),
-        })
-        .collect();
+    let specs: Vec<ConfigMapSpec> = config_map_specs(plan).collect();
     let mut created = stream::iter(&specs)
         .map(|spec| async move { (spec, writer.create_config_map(spec).await) })
         .buffer_unordered(CONFIG_MAPS_AT_A_TIME);

@@ -95,8 +95,9 @@ fn rejects_invalid_arguments() {
     shows!("install-refused", shown.join("\n"));
 }
 
-/// Starts an API server that accepts every apply and reports the definition as established on the second read.
-/// Returns its address and the log of requests.
+/// Starts an API server that accepts every apply and reports the definition as established on the second read. With
+/// `policies`, it has a policy of an earlier installation that names the user `ci`. Returns its address and the log of
+/// requests.
 async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&log);
@@ -105,11 +106,18 @@ async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
         let mut log = kept.lock().unwrap();
         let looked = log.contains(&line);
         log.push(line);
-        let policies: &[_] =
+        let served: &[_] =
             if policies { &["validatingadmissionpolicies", "validatingadmissionpolicybindings"] } else { &[] };
-        let resources: Vec<Value> = policies.iter().map(|name| json!({"name": name})).collect();
+        let resources: Vec<Value> = served.iter().map(|name| json!({"name": name})).collect();
         let body = match (method.as_str(), uri.path()) {
             ("PATCH", _) => json!({}),
+            ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews") => {
+                json!({"status": {"userInfo": {"username": "kubernetes-admin"}}})
+            }
+            ("GET", path) if policies && path.ends_with("/validatingadmissionpolicies/nodecfg-configmaps") => {
+                let [policy, _] = nodecfg_install::config_maps_of("nodecfg-system", &["ci".to_owned()]);
+                policy
+            }
             ("GET", "/apis/admissionregistration.k8s.io/v1") => {
                 json!({"kind": "APIResourceList", "resources": resources})
             }
@@ -147,8 +155,20 @@ async fn installed(policies: bool, arguments: &str) -> (Run, Vec<String>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn applies_and_prints_objects_in_order() {
     let (shown, log) = installed(true, "--agent daemonset --image agent:1 --force-conflicts").await;
-    assert_eq!((shown.exit, shown.err.as_str()), (0, ""));
-    insta::assert_snapshot!("install-applied", format!("{}\n{}", shown.out, log.join("\n")));
+    assert_eq!(shown.exit, 0);
+    insta::assert_snapshot!("install-applied", format!("{}\n{}\n{}", shown.out, shown.err, log.join("\n")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_who_may_write_config_maps() {
+    let (shown, _) = installed(true, "--config-map-writer ci --config-map-writer kubernetes-admin").await;
+    assert!(shown.err.ends_with("nodecfg-pruner, ci, kubernetes-admin\n"), "{}", shown.err);
+    assert!(!shown.err.contains("warning") && !shown.err.contains("To run"), "{}", shown.err);
+    let (shown, _) = installed(true, "-o json").await;
+    let document: Value = serde_json::from_str(&shown.out).unwrap();
+    let own = ["reconciler", "pruner"].map(|name| format!("system:serviceaccount:nodecfg-system:nodecfg-{name}"));
+    assert_eq!(document["configMapWriters"], json!(own));
+    assert!(shown.err.contains("no longer among the users who may write ConfigMaps of nodecfg: ci."), "{}", shown.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,5 +181,6 @@ async fn skips_admission_policies_without_support() {
     let results: Vec<&str> =
         document["objects"].as_array().unwrap().iter().map(|object| object["result"].as_str().unwrap()).collect();
     assert_eq!(results.iter().filter(|result| **result == "skipped").count(), 4);
+    assert_eq!(document.get("configMapWriters"), None);
     assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 6);
 }

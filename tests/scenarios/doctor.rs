@@ -2,6 +2,7 @@
 //! writes.
 
 use nodecfg_install::rights;
+use nodecfg_sandbox::server::wire::{Fault, FaultKind, Matcher};
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ClusterSetup, Repository, Run, Running};
@@ -19,6 +20,7 @@ scenarios! {
         names_every_missing_permission,
         reports_unreachable_api_server,
         failed_check_does_not_affect_others,
+        sync_and_doctor_name_the_fix_of_the_policy_for_config_maps,
         doctor_writes_nothing,
     }
     Agents {
@@ -186,6 +188,30 @@ async fn names_every_missing_permission(start: ClusterSetup) {
             .collect();
         assert!(lines.iter().all(|line| reported.contains(line)), "{lines:?}\n{reported:?}\n{run}");
     }
+    cluster.down().await;
+}
+
+/// An administrator who has run `nodecfg install` is no writer of ConfigMaps.
+async fn sync_and_doctor_name_the_fix_of_the_policy_for_config_maps(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    let message = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'nodecfg-configmaps' with binding \
+                   'nodecfg-configmaps' denied request: only the reconciler of nodecfg and the users that nodecfg install \
+                   names (--config-map-writer) may write ConfigMaps of nodecfg, not kubernetes-admin";
+    let on = Matcher { dry_run: None, ..Matcher::on("create", "configmaps") };
+    let policy = cluster.sandbox().inject(Fault::always(on, FaultKind::Denied(message.to_owned())));
+    let fix = match cluster.namespace() {
+        "nodecfg-system" => "`nodecfg install --config-map-writer kubernetes-admin`".to_owned(),
+        other => format!("`nodecfg install --config-map-writer kubernetes-admin --namespace {other}`"),
+    };
+    let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(4);
+    finds(&run, "admission", "problem", "does not list kubernetes-admin among the users who may write ConfigMaps");
+    alone(&cluster, &[]).await.exits(4).prints(&fix);
+    let run = cluster.sync(&repository, &[]).await.exits(4).prints(&fix).prints("nodecfg-configmaps");
+    assert_eq!(cluster.sandbox().writes().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0], "{run}");
+    policy.remove();
+    alone(&cluster, &["-v"]).await.exits(0).prints("the cluster admits new ConfigMaps of this user (admission)");
+    cluster.sync(&repository, &[]).await.exits(0);
     cluster.down().await;
 }
 

@@ -60,11 +60,9 @@ fn once(verb: &str, resource: &str, kind: FaultKind) -> Fault {
     Fault::once(Matcher::on(verb, resource), kind)
 }
 
-/// A fault of assignment requests after `after` of them. The first patch of a Node is the dry run that detects the
-/// binding; NodeConfigs need none.
+/// A fault of assignment requests after `after` of them.
 fn assigning(start: &ClusterSetup, kind: FaultKind, after: u64) -> Fault {
-    let dry_run = u64::from(start.assignment_resource() == "nodes");
-    once("patch", start.assignment_resource(), kind).skip(after + dry_run)
+    once("patch", start.assignment_resource(), kind).skip(after)
 }
 
 async fn too_many_requests_are_retried_after_delay(start: ClusterSetup) {

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::binding::Binding;
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
+use super::permission::admitted;
+use super::reader::ClusterReader;
 use super::references::Referrer;
 use super::transport::{Call, Whole};
 use super::writer::{ClusterWriter, FIELD_MANAGER};
@@ -17,6 +19,8 @@ use nodecfg_contract::nodeconfig::NodeConfigSpec;
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{Assignment, ConfigSource};
 
+/// Media type of a JSON Patch.
+const JSON_PATCH: &str = "application/json-patch+json";
 /// Path of an object's own uid.
 const OWN_UID: &str = "/metadata/uid";
 /// Path of the Node's uid in a NodeConfig. NodeConfigs created by nodecfg have one owner.
@@ -92,12 +96,8 @@ impl ClusterWriter {
         uid: &str,
         change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
-        let write = match self.reader.binding {
-            Binding::Node => source_only(change),
-            Binding::NodeConfig => json!({"op": "add", "path": "/spec", "value": spec(change)}),
-        };
-        let body = json_patch(uid_path, uid, change, write);
-        self.send(operation, Method::PATCH, "application/json-patch+json", &body, change).await
+        let body = json_patch(uid_path, uid, change, self.reader.binding);
+        self.send(operation, Method::PATCH, JSON_PATCH, &body, change).await
     }
 
     /// Sends a request and returns the source in the response.
@@ -124,9 +124,34 @@ impl ClusterWriter {
     }
 }
 
+impl ClusterReader {
+    /// Tries out an assignment by a dry run, which passes all admission and stores nothing.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request, except those about the present state of the node.
+    pub async fn try_assignment(&self, name: &NodeName, change: &Assignment) -> Result<(), ClusterError> {
+        let (resource, uid_path) = match self.binding {
+            Binding::Node => (Resource::Nodes, OWN_UID),
+            Binding::NodeConfig => (Resource::NodeConfigs, OWNER_UID),
+        };
+        let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
+        let body = json_patch(uid_path, &change.uid, change, self.binding);
+        let result = self.dry_run(&operation, Method::PATCH, JSON_PATCH, &body).await;
+        if self.binding == Binding::Node || !matches!(result, Err(ClusterError::NotFound { .. })) {
+            return admitted(result);
+        }
+        let operation = Operation::on(Verb::Create, resource, None, name.as_str());
+        admitted(self.dry_run(&operation, Method::POST, "application/json", &node_config(name, change)).await)
+    }
+}
+
 /// JSON Patch (RFC 6902) of an assignment, for an object with this uid at this path. A `test` of `null` passes on a
 /// missing field (recorded on API servers 1.21 and 1.36), so "no source" is a normal precondition.
-fn json_patch(uid_path: &str, uid: &str, change: &Assignment, write: Value) -> Value {
+fn json_patch(uid_path: &str, uid: &str, change: &Assignment, binding: Binding) -> Value {
+    let write = match binding {
+        Binding::Node => source_only(change),
+        Binding::NodeConfig => json!({"op": "add", "path": "/spec", "value": spec(change)}),
+    };
     json!([
         {"op": "test", "path": uid_path, "value": uid},
         {"op": "test", "path": SOURCE, "value": change.from},
@@ -190,7 +215,7 @@ mod tests {
     #[test]
     fn patch_tests_uid_and_source_before_its_change() {
         let assigned = change(None, Some("a"));
-        insta::assert_json_snapshot!(json_patch(OWN_UID, "u", &assigned, source_only(&assigned)), @r#"
+        insta::assert_json_snapshot!(json_patch(OWN_UID, "u", &assigned, Binding::Node), @r#"
         [
           {
             "op": "test",
@@ -217,9 +242,9 @@ mod tests {
         "#);
         let rollback = assigned.reversed();
         assert_eq!(
-            json_patch(OWNER_UID, "u", &rollback, source_only(&rollback)),
+            json_patch(OWN_UID, "u", &rollback, Binding::Node),
             json!([
-                {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "u"},
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
                 {"op": "test", "path": "/spec/configSource", "value": rollback.from},
                 {"op": "remove", "path": "/spec/configSource"},
             ])

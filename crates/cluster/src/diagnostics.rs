@@ -1,5 +1,5 @@
-//! Reads for `doctor` beyond those that planning needs: the server clock and installed objects. Must not change the
-//! cluster.
+//! Reads for `doctor` and `install` beyond those that planning needs: the server clock and installed objects. Must not
+//! change the cluster.
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -10,14 +10,17 @@ use super::error::ClusterError;
 use super::operation::Verb;
 use super::reader::{ClusterReader, found};
 use super::transport::{Call, Whole};
+use nodecfg_contract::installation::{AGENT_DAEMON_SET, AGENT_NAMESPACE, CONFIG_MAPS_POLICY, OWN_STATUS_POLICY};
 
-/// Object that `nodecfg install` creates and `doctor` checks.
+/// Object that `nodecfg install` creates, and that `doctor` or a further `install` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstalledObject {
     /// Definition of NodeConfigs.
     Definition,
     /// Policy that limits each agent to the status of its own node.
     Policy,
+    /// Policy that lists the writers of ConfigMaps.
+    ConfigMapsPolicy,
     /// DaemonSet of the agents.
     DaemonSet,
 }
@@ -30,18 +33,23 @@ impl InstalledObject {
                 "kind": "CustomResourceDefinition",
                 "metadata": {"name": "nodeconfigs.nodecfg.dev"},
             }),
-            Self::Policy => json!({
-                "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": "ValidatingAdmissionPolicy",
-                "metadata": {"name": nodecfg_contract::installation::OWN_STATUS_POLICY},
-            }),
+            Self::Policy => policy(OWN_STATUS_POLICY),
+            Self::ConfigMapsPolicy => policy(CONFIG_MAPS_POLICY),
             Self::DaemonSet => json!({
                 "apiVersion": "apps/v1",
                 "kind": "DaemonSet",
-                "metadata": {"name": nodecfg_contract::installation::AGENT_DAEMON_SET, "namespace": nodecfg_contract::installation::AGENT_NAMESPACE},
+                "metadata": {"name": AGENT_DAEMON_SET, "namespace": AGENT_NAMESPACE},
             }),
         }
     }
+}
+
+fn policy(name: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+    })
 }
 
 impl ClusterReader {

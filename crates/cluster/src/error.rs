@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::operation::{Operation, Resource};
+use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, command_for_writers};
 
 /// Reason for a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +67,17 @@ pub enum ClusterError {
         operation: Box<Operation>,
         /// User name that the server derived from the credentials.
         user: Option<String>,
+    },
+    /// The admission policy of `nodecfg install` refused a write of a ConfigMap of nodecfg.
+    #[error(
+        "cannot {operation}: the ValidatingAdmissionPolicy {CONFIG_MAPS_POLICY} of this cluster does not list {user} \
+             among the users who may write ConfigMaps of nodecfg"
+    )]
+    NotAWriter {
+        /// Failed operation.
+        operation: Box<Operation>,
+        /// User name that the server derived from the credentials.
+        user: String,
     },
     /// The namespace of the request is missing.
     #[error("cannot {operation}: namespace {namespace:?} does not exist")]
@@ -255,6 +267,7 @@ impl ClusterError {
             Self::Unreachable { operation, .. }
             | Self::Unauthorized { operation, .. }
             | Self::Forbidden { operation, .. }
+            | Self::NotAWriter { operation, .. }
             | Self::NamespaceMissing { operation, .. }
             | Self::DefinitionMissing { operation }
             | Self::DefinitionOutdated { operation }
@@ -285,6 +298,7 @@ impl ClusterError {
             Self::Unreachable { .. } => "cluster-unreachable",
             Self::Unauthorized { .. } => "cluster-unauthorized",
             Self::Forbidden { .. } => "cluster-forbidden",
+            Self::NotAWriter { .. } => "not-a-writer",
             Self::NamespaceMissing { .. } => "namespace-missing",
             Self::DefinitionMissing { .. } => "definition-missing",
             Self::DefinitionOutdated { .. } => "definition-outdated",
@@ -335,6 +349,10 @@ impl ClusterError {
                 "bind the user to the Role nodecfg-pool-pointers of deploy/pool-pointers".to_owned()
             }
             Self::Forbidden { operation, .. } => operation.right().grant(),
+            Self::NotAWriter { operation, user } => format!(
+                "run `{}` as an administrator, with each other user that needs it",
+                command_for_writers([user.as_str()], operation.namespace.as_deref().unwrap_or_default())
+            ),
             Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_contract::installation::NAMESPACE => {
                 "create it with `nodecfg install`, or pass another --namespace".to_owned()
             }

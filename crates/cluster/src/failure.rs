@@ -12,6 +12,7 @@ use super::configz;
 use super::error::{ClusterError, Unreachable};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::FailureClass;
+use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, NOT_A_WRITER};
 use nodecfg_contract::printable;
 
 /// Limit of a Status's message, in characters: the API server reports all faults of an object in one message.
@@ -176,11 +177,12 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
     }
     match code {
         401 => ClusterError::Unauthorized { operation, server, message },
-        403 => match user_of(&message) {
+        403 => match (refused_writer(&message), user_of(&message)) {
+            (Some(user), _) => ClusterError::NotAWriter { operation, user },
             // Quotas, terminating namespaces and admission plugins return 403 as well; only RBAC's message contains
             // the user.
-            None if !message.contains("cannot ") => ClusterError::Invalid { operation, message },
-            user => ClusterError::Forbidden { operation, user },
+            (None, None) if !message.contains("cannot ") => ClusterError::Invalid { operation, message },
+            (None, user) => ClusterError::Forbidden { operation, user },
         },
         404 if details.kind.as_deref() == Some("namespaces") => {
             ClusterError::NamespaceMissing { operation, namespace: details.name.unwrap_or_default() }
@@ -207,6 +209,13 @@ fn user_of(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("User \"")?;
     let (user, rest) = rest.split_once('"')?;
     rest.trim_start().starts_with("cannot").then(|| user.to_owned())
+}
+
+/// User that the policy of `nodecfg install` for ConfigMaps refuses. The policy takes the name from the request, so it is
+/// the one of a SelfSubjectReview.
+fn refused_writer(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once(&format!("ValidatingAdmissionPolicy '{CONFIG_MAPS_POLICY}'"))?;
+    rest.split_once(NOT_A_WRITER).map(|(_, user)| user.to_owned())
 }
 
 pub fn describe_auth(error: &AuthError) -> String {

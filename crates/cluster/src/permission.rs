@@ -1,16 +1,19 @@
 //! Permission checks before the first write, so that a rollout does not fail half-way. Every user may check their own
-//! permissions (RBAC's `system:basic-user`). The server stores nothing.
+//! permissions (RBAC's `system:basic-user`). Admission policies and webhooks answer only to the write itself, so its dry
+//! run follows. The server stores nothing.
 
 use futures::future::join_all;
 use http::Method;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::binding::Binding;
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
+use super::wire::IgnoredContent;
+use super::writer::{ConfigMapSpec, FIELD_MANAGER, config_map, probe};
 use nodecfg_contract::installation::Right;
 
 /// authorization.k8s.io/v1 SelfSubjectAccessReview.
@@ -137,6 +140,31 @@ impl ClusterReader {
         self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), right).await
     }
 
+    /// Tries out the creation of a ConfigMap by a dry run, which passes all admission and stores nothing. Without a spec,
+    /// the ConfigMap has only what every ConfigMap of nodecfg has. Requires the right to create ConfigMaps.
+    ///
+    /// # Errors
+    /// [`ClusterError::NotAWriter`]; every [`ClusterError`] of a creation, except that the ConfigMap exists.
+    pub async fn try_config_map(&self, namespace: &str, spec: Option<&ConfigMapSpec>) -> Result<(), ClusterError> {
+        let body = spec.map_or_else(|| probe(namespace), config_map);
+        let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(namespace), name);
+        admitted(self.dry_run(&operation, Method::POST, "application/json", &body).await)
+    }
+
+    /// Sends a write as a dry run.
+    pub(super) async fn dry_run(
+        &self,
+        operation: &Operation,
+        method: Method,
+        media: &'static str,
+        body: &Value,
+    ) -> Result<(), ClusterError> {
+        let uri = format!("{}?dryRun=All&fieldManager={FIELD_MANAGER}", operation.path());
+        let call = Call::new(method, uri).content(media, body.to_string());
+        self.transport.call(operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
+    }
+
     /// Sends an access review of this right; log messages and errors name `operation`.
     async fn review(&self, operation: &Operation, right: &Right) -> Result<Option<bool>, ClusterError> {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
@@ -169,3 +197,26 @@ impl ClusterReader {
         }
     }
 }
+
+/// Result of a dry run, as far as admission is concerned. The state of the object may differ when it is written.
+pub(super) fn admitted(result: Result<(), ClusterError>) -> Result<(), ClusterError> {
+    match result {
+        Err(
+            ClusterError::AlreadyExists { .. }
+            | ClusterError::NotFound { .. }
+            | ClusterError::Conflict { .. }
+            | ClusterError::PreconditionFailed { .. },
+        ) => Ok(()),
+        // A webhook with side effects refuses every dry run: `NewDryRunUnsupportedErr` in
+        // k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go.
+        Err(ClusterError::Invalid { operation, message }) if message.contains("does not support dry run") => {
+            tracing::info!("whether admission allows to {operation} is unknown: {message}");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[path = "permission_tests.rs"]
+mod tests;

@@ -173,7 +173,8 @@ pub(super) fn labels(fleet: &FleetName, pool: &PoolName) -> serde_json::Value {
     })
 }
 
-fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
+/// ConfigMap to create.
+pub(super) fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
     let annotations: BTreeMap<&str, String> = [
         (CONTENT_HASH_ANNOTATION, Some(spec.content_hash.to_string())),
         (COMMIT_ANNOTATION, spec.commit.as_ref().map(ToString::to_string)),
@@ -193,6 +194,20 @@ fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
         },
         "immutable": true,
         "data": {KUBELET_KEY: spec.text},
+    })
+}
+
+/// ConfigMap for a dry run, to which the same admission policies apply.
+pub(super) fn probe(namespace: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "nodecfg-admission-check",
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGER},
+        },
+        "immutable": true,
     })
 }
 

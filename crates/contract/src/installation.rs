@@ -19,6 +19,20 @@ pub const OWN_TAINT_POLICY: &str = "nodecfg-agent-own-taint";
 /// Name of the ValidatingAdmissionPolicy for ConfigMaps, and of its binding.
 pub const CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
 
+/// Text before the refused user in the message of [`CONFIG_MAPS_POLICY`].
+pub const NOT_A_WRITER: &str = "write ConfigMaps of nodecfg, not ";
+
+/// Command that lets these users write the ConfigMaps of a namespace. It withdraws the permission of all other users.
+#[must_use]
+pub fn command_for_writers<'a>(users: impl IntoIterator<Item = &'a str>, namespace: &'a str) -> String {
+    let mut words = vec!["nodecfg", "install"];
+    words.extend(users.into_iter().flat_map(|user| ["--config-map-writer", user]));
+    if namespace != NAMESPACE {
+        words.extend(["--namespace", namespace]);
+    }
+    shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
+}
+
 /// One verb on one kind of object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
@@ -61,5 +75,20 @@ impl Right {
             "bind the user to a {role} with the rule {{apiGroups: [\"{}\"], resources: [{}]{names}, verbs: [{}]}}",
             self.group, self.resource, self.verb
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_for_writers_is_one_that_a_shell_reads() {
+        assert_eq!(command_for_writers(["ada"], NAMESPACE), "nodecfg install --config-map-writer ada");
+        let odd = "o'hara the admin";
+        let command = command_for_writers(["system:serviceaccount:ci:runner", odd], "fleet");
+        let words = shlex::split(&command).expect("words");
+        let users = ["--config-map-writer", "system:serviceaccount:ci:runner", "--config-map-writer", odd];
+        assert_eq!(words, [&["nodecfg", "install"], &users[..], &["--namespace", "fleet"]].concat());
     }
 }

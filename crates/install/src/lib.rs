@@ -19,7 +19,7 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::{config_maps_of, own_status_only, own_taint_only};
+pub use policy::{config_map_writers, config_maps_of, own_status_only, own_taint_only, writers_of};
 pub use unit::{boot_unit, unit};
 
 /// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would

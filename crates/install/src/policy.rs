@@ -9,7 +9,7 @@
 //! One keeps ConfigMaps of nodecfg out of the hands of other writers in their namespace. Agents refuse other
 //! content anyway, but a deleted ConfigMap stops a rollout.
 
-use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, OWN_STATUS_POLICY, OWN_TAINT_POLICY};
+use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_STATUS_POLICY, OWN_TAINT_POLICY};
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use serde_json::{Value, json};
@@ -140,15 +140,33 @@ fn policy_of_agents(policy: &AgentPolicy<'_>) -> [Value; 2] {
     ]
 }
 
-/// The policy and its binding for labeled ConfigMaps of a namespace. Writers are the ServiceAccounts of the reconciler
-/// and of `prune`, and `others`. The namespace controller may delete, so that the namespace can be deleted.
-pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
+/// Start of the expression of the policy for ConfigMaps, before the list of writers.
+const IS_WRITER: &str = "request.userInfo.username in ";
+
+/// Users who may write the ConfigMaps of a namespace: the ServiceAccounts of the reconciler and of `prune`, and `others`.
+#[must_use]
+pub fn config_map_writers(namespace: &str, others: &[String]) -> Vec<String> {
     let own = [RECONCILER, PRUNER].map(|name| format!("system:serviceaccount:{namespace}:{name}"));
-    let writers: Vec<&String> = own.iter().chain(others).collect();
+    own.into_iter().chain(others.iter().cloned()).collect()
+}
+
+/// Users whom a policy of [`config_maps_of`] allows to write. Empty for a policy with another expression.
+#[must_use]
+pub fn writers_of(policy: &Value) -> Vec<String> {
+    let expression = policy.pointer("/spec/validations/0/expression").and_then(Value::as_str).unwrap_or_default();
+    let list = expression.strip_prefix(IS_WRITER).unwrap_or_default();
+    serde_json::Deserializer::from_str(list).into_iter().next().and_then(Result::ok).unwrap_or_default()
+}
+
+/// The policy and its binding for labeled ConfigMaps of a namespace, with its [writers](config_map_writers). The
+/// namespace controller may delete, so that the namespace can be deleted.
+pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
     // A list of JSON strings is a list in CEL.
-    let writers = json!(writers);
-    let message = "'only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) \
-                   may ' + 'write ConfigMaps of nodecfg, not ' + request.userInfo.username";
+    let writers = json!(config_map_writers(namespace, others));
+    let message = format!(
+        "'only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) may ' + \
+         '{NOT_A_WRITER}' + request.userInfo.username"
+    );
     [
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -169,7 +187,7 @@ pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
                 },
                 "validations": [{
                     "expression": format!(
-                        "request.userInfo.username in {writers} || request.operation == 'DELETE' && \
+                        "{IS_WRITER}{writers} || request.operation == 'DELETE' && \
                          request.userInfo.username == 'system:serviceaccount:kube-system:namespace-controller'"
                     ),
                     "messageExpression": message,

@@ -258,3 +258,18 @@ fn only_named_writers_may_write_config_maps() {
     let controller = "system:serviceaccount:kube-system:namespace-controller";
     assert!(may_write(controller, "DELETE", &[]) && !may_write(controller, "CREATE", &[]));
 }
+
+/// `install` reads the list of an earlier installation.
+#[test]
+fn writers_are_read_from_the_policy() {
+    let others = ["ci".to_owned(), "o'hara \"the\" \\ ] admin".to_owned()];
+    let [policy, binding] = config_maps_of(NAMESPACE, &others);
+    assert_eq!(writers_of(&policy), config_map_writers(NAMESPACE, &others));
+    assert_eq!(writers_of(&binding), Vec::<String>::new());
+    let message = text(&policy, "/spec/validations/0/messageExpression");
+    let program = cel::Program::compile(message).expect("CEL");
+    let mut context = cel::Context::default();
+    context.add_variable("request", json!({"userInfo": {"username": "ada"}})).expect("a value");
+    let Ok(cel::Value::String(message)) = program.execute(&context) else { panic!("no text") };
+    assert!(message.ends_with(&format!(" {NOT_A_WRITER}ada")), "{message}");
+}

@@ -19,6 +19,8 @@ pub struct Matcher {
     pub resource: Option<String>,
     /// Substring of the path.
     pub path_contains: Option<String>,
+    /// Whether the request is a dry run.
+    pub dry_run: Option<bool>,
 }
 
 impl Matcher {
@@ -28,10 +30,11 @@ impl Matcher {
         Self::default()
     }
 
-    /// Matches one verb on one resource.
+    /// Matches one verb on one resource, except dry runs.
     #[must_use]
     pub fn on(verb: &str, resource: &str) -> Self {
-        Self { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), ..Self::default() }
+        let (verb, resource) = (Some(verb.to_owned()), Some(resource.to_owned()));
+        Self { verb, resource, dry_run: Some(false), ..Self::default() }
     }
 
     /// Matches paths that contain `part`.
@@ -47,6 +50,7 @@ impl Matcher {
             && self.verb.as_ref().is_none_or(|verb| verb == request.verb)
             && self.resource.as_ref().is_none_or(|resource| *resource == request.resource)
             && self.path_contains.as_ref().is_none_or(|part| request.path.contains(part.as_str()))
+            && self.dry_run.is_none_or(|dry_run| dry_run == request.dry_run)
     }
 }
 
@@ -60,6 +64,8 @@ pub enum FaultKind {
         /// Delay in the `Retry-After` header.
         retry_after: Option<Duration>,
     },
+    /// Refuses the request as an admission policy does, with this message (403).
+    Denied(String),
     /// Resets the connection without executing the request.
     Reset,
     /// Executes the request, then resets the connection before the response.

@@ -110,6 +110,7 @@ async fn log_and_inject(State(wire): State<Wire>, request: Request, next: Next) 
             reset()
         }
         Some(FaultKind::Status { code, retry_after }) => refusal::status_response(code, retry_after),
+        Some(FaultKind::Denied(message)) => refusal::denied(&message),
         Some(FaultKind::ContinueExpired) => refusal::continue_expired(request.uri()),
         Some(FaultKind::CutBody { after_bytes }) => stream::cut(next.run(request).await, after_bytes),
         Some(FaultKind::CloseWatch { after_events }) => stream::close(next.run(request).await, after_events),

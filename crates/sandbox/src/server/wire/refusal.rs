@@ -60,6 +60,11 @@ pub(super) fn status_response(code: StatusCode, retry_after: Option<Duration>) -
     response
 }
 
+/// Response of an admission policy that denies a request.
+pub(super) fn denied(message: &str) -> Response {
+    json_response(StatusCode::FORBIDDEN, &status(StatusCode::FORBIDDEN, "Forbidden", message))
+}
+
 /// Response that refuses a list's continuation.
 pub(super) fn continue_expired(uri: &Uri) -> Response {
     let mut body = status(StatusCode::GONE, "Expired", CONTINUE_EXPIRED);

@@ -1,0 +1,85 @@
+//! Tests of dry runs: what admission refuses before the first write.
+
+use kubelet_config::risk::Class;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{Assignment, ConfigSource};
+
+use super::*;
+use crate::fake::{Reply, reader, status};
+
+const CONFIG_MAPS: &str = "POST /api/v1/namespaces/fleet/configmaps?dryRun=All&fieldManager=nodecfg";
+
+/// Refusal of a ValidatingAdmissionPolicy with the reason Forbidden, as `dispatcher.go` in
+/// k8s.io/apiserver/pkg/admission/plugin/policy/validating composes it.
+fn denied(policy: &str, message: &str) -> Reply {
+    let text = format!(
+        "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: \
+         {message}"
+    );
+    status(403, "Forbidden", &text, json!({"name": "a", "kind": "configmaps"}))
+}
+
+#[tokio::test]
+async fn refusal_by_the_own_policy_names_user_and_command() {
+    let message = "only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) may write \
+                   ConfigMaps of nodecfg, not oidc:ada lovelace";
+    let (reader, log) = reader(vec![denied("nodecfg-configmaps", message), denied("other", "no, not ada")]);
+    let error = reader.try_config_map("fleet", None).await.expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "cannot create configmap fleet/nodecfg-admission-check: the ValidatingAdmissionPolicy nodecfg-configmaps of this \
+         cluster does not list oidc:ada lovelace among the users who may write ConfigMaps of nodecfg"
+    );
+    assert_eq!(
+        error.help(),
+        "run `nodecfg install --config-map-writer 'oidc:ada lovelace' --namespace fleet` as an administrator, with each \
+         other user that needs it"
+    );
+    let error = reader.try_config_map("fleet", None).await.expect_err("refused");
+    assert!(matches!(&error, ClusterError::Invalid { message, .. } if message.contains("'other'")), "{error}");
+    assert_eq!(log.lines(), [CONFIG_MAPS, CONFIG_MAPS]);
+    let labels = &log.all()[0].body["metadata"]["labels"];
+    assert_eq!(labels, &json!({"app.kubernetes.io/managed-by": "nodecfg"}), "the policy selects by this label");
+}
+
+#[tokio::test]
+async fn dry_run_that_proves_nothing_is_no_refusal() {
+    let exists = || status(409, "AlreadyExists", "already exists", json!({"kind": "configmaps", "name": "a"}));
+    let webhook = "admission webhook \"a.example.com\" does not support dry run";
+    let (reader, _log) = reader(vec![
+        exists(),
+        status(400, "BadRequest", webhook, json!({})),
+        status(400, "BadRequest", "wrong", json!({})),
+    ]);
+    assert_eq!(reader.try_config_map("fleet", None).await, Ok(()));
+    assert_eq!(reader.try_config_map("fleet", None).await, Ok(()));
+    let error = reader.try_config_map("fleet", None).await.expect_err("refused");
+    assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn tries_out_the_assignment_that_would_be_sent() {
+    let missing = || status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}));
+    let changed = || status(422, "Invalid", "the server rejected our request", json!({}));
+    let (reader, log) = reader(vec![missing(), denied("strict", "no"), changed()]);
+    let reader = ClusterReader { binding: Binding::NodeConfig, ..reader };
+    let assignment = Assignment {
+        uid: "u".to_owned(),
+        from: None,
+        to: Some(ConfigSource::config_map("fleet", "a", "kubelet")),
+        from_hash: None,
+        to_hash: None,
+        max_disruption: Class::Restart,
+    };
+    let node = NodeName::new("n1").expect("a name");
+    let error = reader.try_assignment(&node, &assignment).await.expect_err("refused");
+    assert!(
+        error.to_string().starts_with("cannot create nodeconfig n1: the API server rejects the request"),
+        "{error}"
+    );
+    assert_eq!(reader.try_assignment(&node, &assignment).await, Ok(()), "another client changed the node");
+    let of = |method: &str, name: &str| {
+        format!("{method} /apis/nodecfg.dev/v1alpha1/nodeconfigs{name}?dryRun=All&fieldManager=nodecfg")
+    };
+    assert_eq!(log.lines(), [of("PATCH", "/n1"), of("POST", ""), of("PATCH", "/n1")]);
+}
