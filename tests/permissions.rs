@@ -458,7 +458,9 @@ async fn check_every_right_is_needed(profile: ServerProfile, objects: Vec<Value>
     let workspace = Workspace::with(profile, rules.clone()).await;
     for result in workspace.run_all(steps).await {
         assert_eq!(result.exit, Some(result.expected), "{result:?}");
-        assert!(!result.err.contains("warn") && !result.err.contains("WARN"), "{result:?}");
+        // The sync of the administrator warns that it takes over the lock of the killed one.
+        let warns = result.err.contains("warn") || result.err.contains("WARN");
+        assert!(!warns || result.command.starts_with(AS_ADMIN), "{result:?}");
         assert!(!result.err.to_lowercase().contains("forbidden"), "{result:?}");
     }
     let every = without_one(&rules);

@@ -96,8 +96,8 @@ fn explains_each_kind_of_failure_once() {
 #[test]
 fn explains_each_field_that_nodes_name() {
     let trial = |error: &str| failed(&format!("{}kubelet exited 3 times: {error}", error_text::TRIAL_PREFIX));
-    let swap = "running with swap on is not supported";
-    let outcome = outcome([trial("invalid configuration: cgroup-root x"), trial(swap), trial(swap)]);
+    let swap = "failSwapOn: running with swap on is not supported";
+    let outcome = outcome([trial("cgroupRoot: invalid configuration: cgroup-root x"), trial(swap), trial(swap)]);
     let markdown = |outcome: &Outcome| {
         let mut out = Vec::new();
         crate::report::run_summary::write_explanations(&mut out, outcome).unwrap();

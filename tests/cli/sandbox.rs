@@ -43,7 +43,7 @@ fn prints_instructions_and_serves_until_interrupted() {
     assert_eq!(output.status.code(), Some(0), "{err}");
     assert!(output.stdout.is_empty());
     let exports = format!("export KUBECONFIG={}", kubeconfig.display());
-    for part in ["sandbox: 2 nodes at https://127.0.0.1:", &exports, "nodecfg sync .", "GET /api/v1/nodes"] {
+    for part in ["sandbox: 2 nodes at https://127.0.0.1:", &exports, "  nodecfg sync\n", "GET /api/v1/nodes"] {
         assert!(err.contains(part), "no {part:?} in {err}");
     }
 }

@@ -153,9 +153,7 @@ async fn mark_whose_answer_was_lost_is_released(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository("");
     prepare(&cluster, &repository, "").await;
-    // The first patch of a Node is the dry run that detects the binding; NodeConfigs need none.
-    let dry_run = u64::from(cluster.assignment_resource() == "nodes");
-    let fault = |kind| cluster.sandbox().inject(Fault::once(Matcher::on("patch", "nodes"), kind).skip(dry_run));
+    let fault = |kind| cluster.sandbox().inject(Fault::once(Matcher::on("patch", "nodes"), kind));
     let faults = [FaultKind::LoseAnswer, FaultKind::Hang].map(fault);
     cluster.sync(&repository, &["--request-timeout", "2s"]).await.exits(4).prints("a-1");
     assert_eq!(faults.map(|fault| fault.affected()), [1, 1]);

@@ -41,7 +41,9 @@ async fn right_that_is_missed_during_a_drain_loses_no_node(start: ClusterSetup) 
         cluster.sandbox().forbid("create", "selfsubjectaccessreviews");
         cluster.sandbox().forbid(verb, resource);
         let run = cluster.sync(&repository, &[]).await.exits(4).prints(error);
-        assert!(run.out.lines().last().unwrap().starts_with("Not done after "), "{run}");
+        // A dry run of the first assignment finds the missing right before the drain.
+        let begins = (verb, resource) != ("patch", cluster.assignment_resource());
+        assert_eq!(run.out.lines().last().unwrap().starts_with("Not done after "), begins, "{run}");
         let after = cluster.states().await;
         let is_assigned = after["a-1"].source != before["a-1"].source;
         assert_eq!(is_assigned, verb == "delete", "{verb} {resource}: only the last right is needed after the change");

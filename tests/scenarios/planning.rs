@@ -412,16 +412,16 @@ async fn refused_pool_prevents_the_whole_sync(start: ClusterSetup) {
 /// Its finalizers keep it for now, and kubelets and agents would download it.
 async fn config_map_that_is_being_deleted_gets_no_nodes(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    let repository = Repository::of_pool("registryPullQPS: 10", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
     let name = cluster.only_config_map().await;
-    repository.change("a", "maxPods: 120");
+    repository.change("a", "registryPullQPS: 20");
     cluster.sync(&repository, &[]).await.exits(0);
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
     cluster.patch(&path, json!({"metadata": {"finalizers": ["example.com/audit"]}})).await;
     cluster.delete(&path).await;
 
-    repository.change("a", "maxPods: 110");
+    repository.change("a", "registryPullQPS: 10");
     let before = cluster.states().await;
     for command in ["diff", "sync"] {
         let run = cluster.run(command, &repository, &[]).await.exits(4);

@@ -392,11 +392,11 @@ mod tests {
         assert_eq!(report.restarts, None);
         assert_eq!(report.last_error.expect("an error").chars().count(), MAX_LAST_ERROR + 1);
         // The newest line comes first. A word that was cut may be a part of a secret, so its line does not count.
-        actions.log = r#"sh -c 'echo " >"; printf "\tnew\n"; echo "E1124 08:00:00.1 1 a.go:1] \"newer\" err=<"
+        actions.log = r#"sh -c 'echo " >"; printf "\tnew\n"; echo "E1124 08:00:00.1 1 a.go:1] \"command failed\" err=<"
             yes "Error: old" | head -n 100000'"#
             .parse()
             .ok();
-        assert_eq!(actions.service_report(since).await.last_error.as_deref(), Some("newer: new"));
+        assert_eq!(actions.service_report(since).await.last_error.as_deref(), Some("new"));
         actions.log =
             r#"sh -c 'yes I | head -c 262100; echo; echo "Error: $(head -c 1000 /dev/zero | tr "\0" x)"'"#.parse().ok();
         assert_eq!(actions.service_report(since).await.last_error, None);

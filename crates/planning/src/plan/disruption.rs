@@ -18,6 +18,7 @@ use crate::desired::{Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, FieldChange, Node as Value, apply_merge_patch, changes};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
+use kubelet_config::fields;
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
@@ -154,6 +155,10 @@ fn omitted_fields<'a>(fields: impl Iterator<Item = &'a ChangedField>) -> Vec<Omi
         let Some(old) = change.old.as_deref().or(old_default.as_deref()).filter(|_| change.new.is_none()) else {
             continue;
         };
+        // A field that no kubelet knows has no effect.
+        if fields::lookup(change.path.split(['.', '[']).next().unwrap_or_default()).is_none() {
+            continue;
+        }
         let running = Some(old).filter(|old| !old.contains(secrets::NOT_SHOWN));
         let known = omitted.entry(&change.path).or_insert(running);
         *known = known.filter(|known| Some(*known) == running);
@@ -440,7 +445,7 @@ fn name_fields(omitted: &[OmittedField]) -> String {
     if omitted.is_empty() {
         return String::new();
     }
-    let line = |field: &OmittedField| match &field.running {
+    let line = |field: &OmittedField| match field.running.as_deref().filter(|running| is_plain(running)) {
         Some(running) => format!("{}: {running}", field.path),
         None => field.path.clone(),
     };
@@ -449,6 +454,12 @@ fn name_fields(omitted: &[OmittedField]) -> String {
         lines.push(format!("{} more", omitted.len() - MAX_LISTED_FIELDS));
     }
     format!("write {}, which the configuration omits, to keep what the nodes run; or ", lines.join(", "))
+}
+
+/// Reports whether a value may stand in a sentence. Others come from a node or a repository, and could pass for text of
+/// the report; the field diff shows them as code.
+fn is_plain(value: &str) -> bool {
+    value.len() <= 80 && value.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-/:,%\"[] ".contains(letter))
 }
 
 /// What to do instead of the change, or to accept.

@@ -334,6 +334,8 @@ fn fix_of_an_omitted_field_is_to_name_it() {
         )
     );
     assert!(help("hairpinMode: none", "hairpinMode: hairpin-veth").starts_with("create new nodes"));
+    // A value from a node is no text of the report.
+    assert!(help("cgroupRoot: '`/x` **y** @z'", "maxPods: 200").starts_with("write cgroupRoot, which"));
 
     // Nodes with different values: none of them is right for all.
     let (one, other) = ("cgroupRoot: /x", "cgroupRoot: /y");
