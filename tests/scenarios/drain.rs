@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nodecfg_contract::names::NodeName;
-use nodecfg_sandbox::server::wire::{Fault, FaultKind, Matcher};
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
 use serde_json::json;
 
@@ -20,7 +19,6 @@ scenarios! {
         annotations_of_a_mark_without_its_taint_are_removed,
     }
     Sandbox {
-        mark_whose_answer_was_lost_is_released,
         missing_right_is_named_before_anything_is_written,
     }
 }
@@ -145,19 +143,6 @@ async fn missing_right_is_named_before_anything_is_written(start: ClusterSetup) 
     let before = cluster.written().await;
     cluster.sync(&repository, &[]).await.exits(4).prints("pods/eviction").prints("drainer");
     assert_eq!(cluster.written().await, before);
-    cluster.down().await;
-}
-
-/// The request failed, and the server has carried it out.
-async fn mark_whose_answer_was_lost_is_released(start: ClusterSetup) {
-    let cluster = start.pool("a", 1).up().await;
-    let repository = repository("");
-    prepare(&cluster, &repository, "").await;
-    let fault = |kind| cluster.sandbox().inject(Fault::once(Matcher::on("patch", "nodes"), kind));
-    let faults = [FaultKind::LoseAnswer, FaultKind::Hang].map(fault);
-    cluster.sync(&repository, &["--request-timeout", "2s"]).await.exits(4).prints("a-1");
-    assert_eq!(faults.map(|fault| fault.affected()), [1, 1]);
-    cluster.assert_no_marks().await;
     cluster.down().await;
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the checks of downloaded content.
+
 use super::*;
 use nodecfg_contract::ConfigSource;
 

@@ -78,8 +78,11 @@ fn all() -> BTreeSet<Example> {
     }
     for line in include_str!("../../../../tests/data/rules.txt").lines().filter(|line| !line.starts_with('#')) {
         let [id, minors, _, fields, _] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let last = rules::lookup(id).map_or(37, |rule| rule.until.0);
-        let minor = minors.split_once('-').map_or(last.min(36), |(_, last)| last.parse().unwrap());
+        let newest = rules::lookup(id).map_or(36, |rule| rule.until.0.min(36).max(rule.since.0));
+        let minor = match minors.split_once('-') {
+            Some((_, last)) if !last.is_empty() => last.parse().unwrap(),
+            _ => newest,
+        };
         all.insert(Example::of_fields(fields, minor));
     }
     all

@@ -10,6 +10,7 @@ const NOT_EDITS: &[(&str, &str)] = &[
     ("cluster-dns-missing", "the address of the cluster's DNS service is unknown"),
     ("cluster-dns-not-ip", "the address of the cluster's DNS service is unknown"),
     ("cluster-dns-too-many", "the name servers to keep are unknown"),
+    ("default-pod-sysctls-name", "the sysctl that the author meant is unknown"),
     ("empty-document", "the content of the file is unknown"),
     ("finite-numbers", "whether a number or the text is meant is unknown"),
     ("gate-alpha", "an alpha feature may be intended on test nodes"),
