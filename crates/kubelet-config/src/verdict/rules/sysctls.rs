@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
             let message = format!("{DEFAULTS} sets {sysctl:?}, which is not the name of a sysctl");
             refusals
                 .at(format!("{DEFAULTS}.{sysctl}"), entry.key_place.clone(), message)
-                .help("write a lower-case name joined by dots such as net.core.somaxconn, without *");
+                .help("spell it in lower case with dots, such as net.core.somaxconn");
         }
     }),
     ("default-pod-sysctls-namespace", |config, refusals| {
