@@ -33,7 +33,7 @@ struct RecordedVerdict {
 
 /// Rules at start-up that the recorder did not run: it called the checks of each component, but connected to no runtime,
 /// listened on no port and set up no cgroup. `startup-errors.jsonl` has starts of whole kubelets.
-const NOT_RECORDED: [&str; 9] = [
+const NOT_RECORDED: [&str; 10] = [
     "address-not-ip",
     "enforced-without-reservation",
     "half-a-certificate",
@@ -41,6 +41,7 @@ const NOT_RECORDED: [&str; 9] = [
     "reserved-cpus-none",
     "reserved-memory-mismatch",
     "reserved-memory-node",
+    "reserved-memory-whole",
     "runtime-endpoint",
     "runtime-request-timeout",
 ];
