@@ -235,18 +235,22 @@ fn checked<T>(
     match check(text) {
         Ok(value) => Some(value),
         Err(problem) => {
-            findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}")).help(form(key)));
+            findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}")).help(form(key, text)));
             None
         }
     }
 }
 
 /// The fix for an invalid value.
-fn form(key: &str) -> &'static str {
+fn form(key: &str, text: &str) -> &'static str {
     match key {
         "apiVersion" => "write v1, or <group>/<version>",
         "kind" => "write the kind of the object, such as Deployment",
         "condition" => "write a type and a status such as \"Available=True\"",
+        // The usual filter selects a condition by its type.
+        "jsonPath" if text.contains("[?") => {
+            "for a condition of the status, replace jsonPath by condition: \"Ready=True\"; otherwise select an item by its index"
+        }
         "jsonPath" => "write a path and its value such as \"{.status.phase}=Running\"",
         _ => "write the name of the object",
     }

@@ -70,7 +70,14 @@ pub struct ObjectSpec {
     /// Condition of the status, such as "Available=True".
     #[schemars(default, with = "String", regex(pattern = r"^[^=]+=(True|False|Unknown)$"))]
     pub condition: Option<String>,
-    /// JSONPath and value, such as "{.status.phase}=Running". The path must select one value.
-    #[schemars(default, with = "String", length(max = 512), regex(pattern = r"^\{[$.].+\}=.+$"))]
+    /// JSONPath of names and indexes, and the value, such as "{.status.phase}=Running".
+    #[schemars(
+        default,
+        with = "String",
+        length(max = 512),
+        regex(
+            pattern = r#"^\{\$?(\.(\\.|[^\\.\[\](){}*?'"\s])+|\[(-?[0-9]+|'(\\.|[^'\\])+'|"(\\.|[^"\\])+")\])+\}=.+$"#
+        )
+    )]
     pub json_path: Option<String>,
 }

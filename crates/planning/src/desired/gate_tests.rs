@@ -87,6 +87,27 @@ fn limits_the_length_of_queries() {
 }
 
 #[test]
+fn refuses_paths_that_select_several_values() {
+    let refused = |path: &str| {
+        let object = format!("{{apiVersion: v1, kind: Pod, name: z, jsonPath: '{path}'}}");
+        let (pool, findings) = built("      []\n", &format!("    - {{name: a, object: {object}}}\n"));
+        assert!(pool.is_none(), "{path}");
+        let [finding] = findings.as_slice() else { panic!("{path}: {findings:?}") };
+        (finding.message.clone(), finding.help.clone().unwrap_or_default())
+    };
+    let (message, help) = refused("{.status.conditions[?(@.type==\"Ready\")].status}=True");
+    assert!(message.ends_with("has a filter ([?…]); a path has names and indexes only"), "{message}");
+    assert!(help.contains("replace jsonPath by condition: \"Ready=True\""), "{help}");
+    // The parser of another crate took seconds for this text, and for twice the depth longer than a job may last.
+    let nested = format!("{{.a{}{}}}=b", "[?(@.b".repeat(13), ")]".repeat(13));
+    assert!(refused(&nested).0.contains("has a filter"));
+    // It copied an object of 2 MiB many thousand times for this one.
+    assert!(refused("{$..*..*}=b").0.contains("has a descendant (..)"));
+    assert!(refused(&format!("{{{}}}=b", ".a".repeat(65))).0.ends_with("more than 64 steps"));
+    assert!(refused(&format!("{{.{}}}=b", "a".repeat(509))).0.ends_with("is longer than 512 characters"));
+}
+
+#[test]
 fn gates_change_no_configuration() {
     let hash = |pool: Pool| match pool.target {
         super::PoolTarget::Config(rendered) => rendered.config_map,

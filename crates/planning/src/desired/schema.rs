@@ -181,6 +181,50 @@ mod tests {
                  '{.status.phase}=Running'}}]}}",
                 true,
             ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.status.conditions[0][-1].a-b}=c'}}]}}"#,
+                true,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.metadata.labels["a.b/c"]}=c'}}]}}"#,
+                true,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{$.metadata.labels.a\.b/c}=c'}}]}}"#,
+                true,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{["it\"s"]}=c'}}]}}"#,
+                true,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.a[*]}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.a..b}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.*}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.a[0:1]}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.a[?(@.b=="c")].d}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{.a.length()}=c'}}]}}"#,
+                false,
+            ),
+            (
+                r#"spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: b, jsonPath: '{}=c'}}]}}"#,
+                false,
+            ),
             ("spec: {rollout: {gates: {}}}", false),
             ("spec: {rollout: {gates: [{name: a, on: [start], prometheus: {query: a, present: b}}]}}", false),
             ("spec: {rollout: {gates: [{name: a}]}}", false),

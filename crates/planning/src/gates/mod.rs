@@ -14,6 +14,9 @@ use kubelet_config::duration;
 use nodecfg_contract::names::{GateName, NamespaceName};
 use nodecfg_contract::printable::one_line;
 
+use json_path::JsonPath;
+
+pub mod json_path;
 pub mod judge;
 pub mod object;
 
@@ -140,10 +143,10 @@ pub enum Wanted {
         /// `True`, `False` or `Unknown`.
         status: String,
     },
-    /// A JSONPath selects exactly one value with this text.
+    /// A JSONPath selects a value with this text.
     JsonPath {
-        /// The path in RFC 9535 notation, such as `$.status.phase`.
-        path: String,
+        /// The path.
+        path: JsonPath,
         /// Text of the value.
         value: String,
     },
@@ -154,7 +157,7 @@ impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Condition { condition, status } => write!(f, "{condition}={status}"),
-            Self::JsonPath { path, value } => write!(f, "{{{}}}={value}", path.strip_prefix('$').unwrap_or(path)),
+            Self::JsonPath { path, value } => write!(f, "{{{path}}}={value}"),
         }
     }
 }

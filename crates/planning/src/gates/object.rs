@@ -1,9 +1,8 @@
 //! The state of a Kubernetes object against the wanted one, as `kubectl wait` compares them.
 
-use jsonpath_rust::JsonPath as _;
-use jsonpath_rust::parser::parse_json_path;
 use serde_json::Value;
 
+use super::json_path::JsonPath;
 use super::judge::{GateState, subject, unknown};
 use super::{ObjectRef, Wanted};
 use nodecfg_contract::printable::remark;
@@ -19,11 +18,8 @@ pub fn parse_json_path_value(text: &str) -> Result<Wanted, String> {
     if value.is_empty() {
         return Err("has no value".to_owned());
     }
-    let path = if path.starts_with('$') { path.to_owned() } else { format!("${path}") };
-    match parse_json_path(&path) {
-        Ok(_) => Ok(Wanted::JsonPath { path, value: value.to_owned() }),
-        Err(_) => Err("has an invalid path".to_owned()),
-    }
+    let path = JsonPath::parse(path).map_err(|error| error.to_string())?;
+    Ok(Wanted::JsonPath { path, value: value.to_owned() })
 }
 
 /// Reads `Available=True`.
@@ -72,31 +68,25 @@ fn judge_condition(object: &ObjectRef, wanted: &str, status: &str, found: &Value
     }
 }
 
-fn judge_path(object: &ObjectRef, path: &str, wanted: &str, found: &Value) -> GateState {
-    let shown = || format!("{{{}}}", path.strip_prefix('$').unwrap_or(path));
-    if path.starts_with("$.status")
+fn judge_path(object: &ObjectRef, path: &JsonPath, wanted: &str, found: &Value) -> GateState {
+    if path.is_of_status()
         && let Some(why) = stale(object, found, None)
     {
         return unknown(&why);
     }
-    let Ok(values) = found.query(path) else {
-        return unknown(&format!("the path {} is invalid", shown()));
-    };
-    let [value] = values.as_slice() else {
-        let number = if values.is_empty() { "no value".to_owned() } else { format!("{} values", values.len()) };
-        return unknown(&format!("{}: {} selects {number}", subject(object), shown()));
-    };
-    let value = match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Null | Value::Array(_) | Value::Object(_) => {
-            return unknown(&format!("{}: {} is not a text, number or boolean", subject(object), shown()));
+    let value = match path.select(found) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) => {
+            return unknown(&format!("{}: {{{path}}} is not a text, number or boolean", subject(object)));
         }
+        None => return unknown(&format!("{}: {{{path}}} selects no value", subject(object))),
     };
     if value == wanted {
         return GateState::Passes { known: 0 };
     }
-    let reason = format!("{}: {} is {}, not {}", subject(object), remark(&shown()), remark(&value), remark(wanted));
+    let path = remark(&format!("{{{path}}}"));
+    let reason = format!("{}: {path} is {}, not {}", subject(object), remark(&value), remark(wanted));
     GateState::Blocks { reasons: vec![reason] }
 }
 

@@ -124,6 +124,7 @@ const POOLS: &[&str] = &[
     "spec: {rollout: {gates: [{name: a, 'on': [start], prometheus: {query: b, present: c}}]}}",
     "spec: {rollout: {gates: [{name: a, object: {kind: pod, namespace: B, name: c, condition: Ready}}]}}",
     "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: c, jsonPath: .a=b}}]}}",
+    "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: c, jsonPath: '{.status.conditions[?(@.type==\"Ready\")].status}=True'}}]}}",
     "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: c}}]}}",
     "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Secret, name: c, condition: A=True}}]}}",
     "spec: {rollout: {gates: [{name: a, prometheus: {query: b, present: c}}, {name: a, prometheus: {query: b, present: c}}]}}",
