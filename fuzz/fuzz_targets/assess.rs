@@ -3,12 +3,12 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use nodecfg_planning::desired::check_file;
+use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Strictness, any_error};
-use kubelet_config::Minor;
 use kubelet_config::verdict::{Stage, assess};
+use libfuzzer_sys::fuzz_target;
+use nodecfg_planning::desired::check_file;
 
 fuzz_target!(|text: &str| {
     // Most inputs lack the header of a configuration, so each runs with and without it.

@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use kubelet_config::document::Document;
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let parsed = Document::parse("f.yaml", text);
