@@ -10,8 +10,9 @@ use crate::ClusterReader;
 use crate::fake::{self, Reply, options, status};
 use crate::lease::{self, HeldLock, LockOptions};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
+use nodecfg_contract::{ConfigSource, KUBELET_KEY, nodeconfig};
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
+use nodecfg_sandbox::server::wire::{Fault, FaultKind, Matcher, Wire};
 
 const SCALE_DOWN: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 const DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -173,6 +174,112 @@ async fn patch_tests_everything_that_it_changes() {
     let error = writer.mark_for_drain(&name("n1"), "u", &drain("a")).await.expect_err("changes repeatedly");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     assert_eq!(log.all().iter().filter(|request| request.method == "PATCH").count(), 6);
+}
+
+/// Pods return with the release. After a crash, the next run finds the mark and releases the node; a permission that
+/// outlived the mark would stay.
+#[tokio::test]
+async fn permission_for_a_drained_node_ends_before_its_mark() {
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+    let wire = Wire::new();
+    let (mut writer, _held) = writer(wire.client(&api, User::admin("ci"))).await;
+    writer.reader.binding = Binding::NodeConfig;
+    let definition = nodeconfig::definition();
+    api.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition, "test").expect("defined");
+    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]);
+    let config = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "n1",
+        "ownerReferences": owner}, "spec": {"maxDisruption": "drain"}});
+    api.create("nodecfg.dev", "nodeconfigs", "", config, "test").expect("created");
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+
+    // A refusal ends the release where a crash would.
+    let refusal = Fault::once(Matcher::on("patch", "nodes"), FaultKind::Denied("no".to_owned()));
+    wire.faults.inject(refusal);
+    wire.log.clear();
+    writer.release_drain(&name("n1"), &uid).await.expect_err("refused");
+    assert_eq!(taints(&api, "n1").len(), 1);
+    assert_eq!(api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("kept")["spec"]["maxDisruption"], "restart");
+
+    writer.release_drain(&name("n1"), &uid).await.expect("released");
+    assert_eq!(taints(&api, "n1"), Vec::<Value>::new());
+    let written: Vec<String> = wire.log.writes().iter().map(ToString::to_string).collect();
+    let node = "PATCH /api/v1/nodes/n1?fieldManager=nodecfg";
+    let config = "PATCH /apis/nodecfg.dev/v1alpha1/nodeconfigs/n1?fieldManager=nodecfg 200";
+    assert_eq!(written, [config.to_owned(), format!("{node} 403"), format!("{node} 200")]);
+}
+
+/// A fake server of a Node with a mark and of its NodeConfig. Each patch of the Node gets the next of these replies.
+async fn marked(config: Value, replies: Vec<Reply>) -> (ClusterWriter, HeldLock, fake::Log) {
+    let reason = json!(drain("a")).to_string();
+    let node = json!({"metadata": {"name": "n1", "uid": "u", "annotations": {DRAIN_ANNOTATION: reason}},
+        "spec": {"taints": [{"key": DRAIN_TAINT, "effect": "NoSchedule"}]}});
+    let mut replies = std::collections::VecDeque::from(replies);
+    let (client, log) = fake::serving(move |request| match (request.uri.as_str(), request.method.as_str()) {
+        (uri, "GET") if uri.contains("/leases") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+        (uri, "GET") if uri.contains("/nodeconfigs") => Reply::Json(200, config.clone()),
+        (uri, "PATCH") if uri.contains("/nodes/") => replies.pop_front().unwrap_or(Reply::Reset),
+        (uri, "GET") if uri.contains("/nodes/") => Reply::Json(200, node.clone()),
+        _ => Reply::Json(200, request.body.clone()),
+    });
+    let (mut writer, held) = writer(client).await;
+    writer.reader.binding = Binding::NodeConfig;
+    (writer, held, log)
+}
+
+/// A NodeConfig whose node may make changes that need a drain.
+fn prepared(owner: &str) -> Value {
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": owner}]);
+    json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig",
+        "metadata": {"name": "n1", "uid": "c", "ownerReferences": owner},
+        "spec": {"configSource": drain("a").to, "maxDisruption": "drain"}})
+}
+
+/// Bodies of the patches of this resource.
+fn patches(log: &fake::Log, resource: &str) -> Vec<Value> {
+    let of = |request: &fake::RecordedRequest| request.method == "PATCH" && request.uri.contains(resource);
+    log.all().into_iter().filter(of).map(|request| request.body).collect()
+}
+
+/// Another run may have assigned the node again, or prepared it for another change.
+#[tokio::test]
+async fn permission_ends_only_as_it_was_read() {
+    let rejected = || status(422, "Invalid", "the server rejected our request", json!({}));
+    let done = || Reply::Json(200, json!({}));
+    let (writer, _held, log) = marked(prepared("u"), vec![rejected(), done()]).await;
+    let released = writer.release_drain(&name("n1"), "u").await;
+    assert!(matches!(released, Ok(Released::Removed(_))), "the second attempt: {released:?}");
+    assert_eq!(patches(&log, "/nodes/").len(), 2);
+    let lowered = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "c"},
+        {"op": "test", "path": "/spec/configSource", "value": drain("a").to},
+        {"op": "test", "path": "/spec/maxDisruption", "value": "drain"},
+        {"op": "add", "path": "/spec/maxDisruption", "value": "restart"},
+    ]);
+    assert_eq!(patches(&log, "/nodeconfigs/"), [lowered], "once");
+
+    // It belongs to an earlier Node of this name.
+    let (mut writer, _held, log) = marked(prepared("other"), vec![done(), done()]).await;
+    writer.release_drain(&name("n1"), "u").await.expect("released");
+    assert_eq!(patches(&log, "/nodeconfigs/"), [Value::Null; 0]);
+    // A Node with its own assignment has no NodeConfig.
+    writer.reader.binding = Binding::Node;
+    let before = log.lines().len();
+    writer.release_drain(&name("n1"), "u").await.expect("released");
+    assert!(log.lines()[before..].iter().all(|line| line.contains("/nodes/")), "{:?}", log.lines());
+}
+
+/// A node that keeps its mark takes no pods.
+#[tokio::test]
+async fn node_is_released_although_its_permission_stays() {
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+    let (mut writer, _held) = writer(api.client()).await;
+    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    // The cluster serves no NodeConfigs, so the permission cannot be read.
+    writer.reader.binding = Binding::NodeConfig;
+    writer.release_drain(&name("n1"), &uid).await.expect("released");
+    assert_eq!(taints(&api, "n1"), Vec::<Value>::new());
 }
 
 /// A change that is not tested might overwrite one of another client.

@@ -223,6 +223,64 @@ async fn lock_taken_by_another_client_stops_writes() {
     assert_eq!(holder(&store), json!("other"), "a foreign lock is kept");
 }
 
+/// Another run may take the lock before the response arrives.
+#[tokio::test]
+async fn no_write_passes_while_the_release_is_unanswered() {
+    let (store, view) = (Store::default(), Arc::<Mutex<Option<LockView>>>::default());
+    let (kept, seen) = (Arc::clone(&store), Arc::clone(&view));
+    let (client, _) = serving(move |request| {
+        if request.body["spec"]["holderIdentity"] == json!("") {
+            let view = seen.lock().expect("not poisoned").take().expect("released once");
+            view.check(&write_operation()).expect_err("released");
+        }
+        answer(request, &kept)
+    });
+    let reader = ClusterReader::new(client, "https://fake", options());
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    *view.lock().expect("not poisoned") = Some(held.view());
+    assert_eq!(held.view().check(&write_operation()), Ok(()));
+    held.release().await;
+    assert_eq!((holder(&store), view.lock().expect("not poisoned").is_none()), (json!(""), true));
+}
+
+/// A server on which another client writes the Lease right before the release. Returns the Lease after the release.
+async fn released_after(change: impl Fn(&mut Value) + Send + 'static) -> Value {
+    let store = Store::default();
+    let kept = Arc::clone(&store);
+    let mut changed = false;
+    let (client, _) = serving(move |request| {
+        if request.body["spec"]["holderIdentity"] == json!("") && !std::mem::replace(&mut changed, true) {
+            let mut lease = kept.lock().expect("not poisoned");
+            let lease = lease.as_mut().expect("a Lease");
+            lease["metadata"]["resourceVersion"] = "1000".into();
+            change(lease);
+        }
+        answer(request, &kept)
+    });
+    let reader = ClusterReader::new(client, "https://fake", options());
+    acquire(&reader, lock("me")).await.expect("free").release().await;
+    store.lock().expect("not poisoned").clone().expect("a Lease")
+}
+
+#[tokio::test]
+async fn release_keeps_what_another_client_wrote_before() {
+    let taken = released_after(|lease| lease["spec"]["holderIdentity"] = "other".into()).await;
+    assert_eq!(taken["spec"]["holderIdentity"], "other");
+    let ordered = released_after(|lease| lease["metadata"]["annotations"] = json!({PAUSES_ANNOTATION: "{}"})).await;
+    assert_eq!(ordered["spec"]["holderIdentity"], "");
+    assert_eq!(ordered["metadata"]["annotations"], json!({PAUSES_ANNOTATION: "{}"}));
+}
+
+/// The next client may create the Lease at once.
+#[tokio::test]
+async fn deleted_lease_is_lost_at_the_next_renewal() {
+    let (reader, store, _) = lease_server(None);
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    *store.lock().expect("not poisoned") = None;
+    assert_eq!(held.lost().await, "the Lease was deleted");
+    held.view().check(&write_operation()).expect_err("lost");
+}
+
 #[tokio::test]
 async fn lock_is_lost_at_its_expiry_when_renewals_fail() {
     let mut requests = 0;

@@ -5,7 +5,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{Assignment, ConfigSource};
 
 use super::*;
-use crate::fake::{Reply, reader, status};
+use crate::fake::{RecordedRequest, Reply, options, reader, serving, status};
 
 const CONFIG_MAPS: &str = "POST /api/v1/namespaces/fleet/configmaps?dryRun=All&fieldManager=nodecfg";
 
@@ -57,20 +57,74 @@ async fn dry_run_that_proves_nothing_is_no_refusal() {
     assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
 }
 
+/// Rights that a rollout with these needs reviews, without those of its assignments.
+async fn reviewed(needs: Needs<'_>) -> Vec<String> {
+    let (client, log) = serving(|_| Reply::Json(201, json!({"status": {"allowed": true}})));
+    let reader = ClusterReader::new(client, "https://fake", options());
+    assert_eq!(reader.check_all_allowed(needs).await, Ok(()));
+    let right = |request: RecordedRequest| {
+        let attributes = &request.body["spec"]["resourceAttributes"];
+        let text = |name: &str| attributes[name].as_str().unwrap_or_default().to_owned();
+        let resource = [text("group"), text("resource"), text("subresource")].join("/");
+        format!("{} {} {}", text("verb"), resource.trim_matches('/'), text("namespace"))
+    };
+    let mut rights: Vec<String> = log.all().into_iter().map(right).collect();
+    rights.sort();
+    rights
+}
+
+/// A right that is not reviewed may be missed half-way.
 #[tokio::test]
-async fn tries_out_the_assignment_that_would_be_sent() {
-    let missing = || status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}));
-    let changed = || status(422, "Invalid", "the server rejected our request", json!({}));
-    let (reader, log) = reader(vec![missing(), denied("strict", "no"), changed()]);
-    let reader = ClusterReader { binding: Binding::NodeConfig, ..reader };
-    let assignment = Assignment {
+async fn every_right_of_drains_marks_and_pointers_is_reviewed() {
+    let drain = Needs { drain: true, mark: true, ..Needs::default() };
+    assert_eq!(
+        reviewed(drain).await,
+        [
+            "create pods/eviction ",
+            "delete pods ",
+            "get nodes ",
+            "list pods ",
+            "list policy/poddisruptionbudgets ",
+            "list storage.k8s.io/volumeattachments ",
+            "patch nodes ",
+            "watch pods ",
+        ]
+    );
+    let pointers = Needs { pointers_in: Some("fleet"), ..Needs::default() };
+    let on_config_maps = ["create configmaps fleet", "get configmaps fleet", "update configmaps fleet"];
+    assert_eq!(reviewed(pointers).await, on_config_maps);
+}
+
+#[tokio::test]
+async fn server_that_refuses_reviews_is_asked_by_the_write_itself() {
+    let refused =
+        || status(403, "Forbidden", "User \"ci\" cannot create resource \"selfsubjectaccessreviews\"", json!({}));
+    let nodes = "nodes \"n1\" is forbidden: User \"ci\" cannot patch resource \"nodes\"";
+    let (reader, _log) =
+        reader(vec![refused(), status(403, "Forbidden", nodes, json!({"kind": "nodes", "name": "n1"}))]);
+    assert_eq!(reader.may_list_pods().await, Ok(()));
+    let error = reader.try_assignment(&NodeName::new("n1").expect("a name"), &assignment()).await.expect_err("refused");
+    assert!(matches!(error, ClusterError::Forbidden { .. }), "{error}");
+}
+
+fn assignment() -> Assignment {
+    Assignment {
         uid: "u".to_owned(),
         from: None,
         to: Some(ConfigSource::config_map("fleet", "a", "kubelet")),
         from_hash: None,
         to_hash: None,
         max_disruption: Class::Restart,
-    };
+    }
+}
+
+#[tokio::test]
+async fn tries_out_the_assignment_that_would_be_sent() {
+    let missing = || status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}));
+    let changed = || status(422, "Invalid", "the server rejected our request", json!({}));
+    let (reader, log) = reader(vec![missing(), denied("strict", "no"), changed()]);
+    let reader = ClusterReader { binding: Binding::NodeConfig, ..reader };
+    let assignment = assignment();
     let node = NodeName::new("n1").expect("a name");
     let error = reader.try_assignment(&node, &assignment).await.expect_err("refused");
     assert!(

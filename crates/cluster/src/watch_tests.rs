@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fake::{Reply, node, nodes, options, reader, serving, status};
+use crate::reader::ReaderOptions;
+use crate::retry::RetryPolicy;
 
 fn line(kind: &str, object: Value) -> Value {
     json!({"type": kind, "object": object})
@@ -69,6 +71,44 @@ async fn expired_version_causes_a_new_list() {
     assert_eq!(events, ["relisted 2", "relisted 1", "upsert a"]);
     let lines = log.lines();
     assert_eq!(versions(&[lines[0].clone(), lines[2].clone(), lines[4].clone()]), ["10", "30", "40"]);
+}
+
+/// The old connection yields nothing any more, also if the server keeps it open.
+#[tokio::test]
+async fn new_list_replaces_the_connection_of_an_expired_watch() {
+    let expired = json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure"});
+    let (reader, log) = reader(vec![
+        Reply::Pieces(vec![format!("{}\n", line("ERROR", expired))], true),
+        Reply::Json(200, nodes(&["a", "b"], 30, "")),
+        Reply::Lines(vec![line("MODIFIED", node("a", 41))]),
+    ]);
+    let events = watch(&reader).take(2).map(text).collect::<Vec<String>>();
+    let events = tokio::time::timeout(Duration::from_secs(10), events).await.expect("not from the old connection");
+    assert_eq!((events, log.all().len()), (vec!["relisted 2".to_owned(), "upsert a".to_owned()], 3));
+}
+
+#[tokio::test]
+async fn lists_that_expire_at_once_slow_down() {
+    let (client, log) = serving(|request| {
+        let expired = json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure"});
+        let is_watch = request.uri.contains("watch=true");
+        if is_watch { Reply::Lines(vec![line("ERROR", expired)]) } else { Reply::Json(200, nodes(&["a"], 30, "")) }
+    });
+    let hour = Duration::from_secs(3600);
+    let retry = RetryPolicy { first_delay: hour, longest_delay: hour };
+    let reader = ClusterReader::new(client, "https://fake", ReaderOptions { retry, ..options() });
+    let mut events = pin!(watch(&reader));
+    assert_eq!(text(events.next().await.expect("the first list")), "relisted 1");
+    let many_turns = async {
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        event = events.next() => panic!("{event:?}"),
+        () = many_turns => {}
+    }
+    assert_eq!(log.all().len(), 3, "the second list waits: {:?}", log.lines());
 }
 
 #[tokio::test]
