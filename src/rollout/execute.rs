@@ -34,6 +34,8 @@ use nodecfg_planning::state::State;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wire_tests;
 
 /// Inputs of a rollout.
 #[derive(Clone, Copy)]

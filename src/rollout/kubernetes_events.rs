@@ -198,8 +198,14 @@ mod tests {
         let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };
         let interrupted = Progress::Stopped { pool: pool.clone(), reason: StopReason::Interrupted };
         assert_eq!(notice_of(None, interrupted), None, "no node caused the stop");
-        let notice = notice_of(Some(&node), stopped).unwrap();
-        assert_eq!((notice.node, notice.reason), (node, "NodeConfigRolloutStopped"));
+        let last = node_name("n2");
+        let notice = notice_of(Some(&last), stopped).unwrap();
+        assert_eq!((&notice.node, notice.reason), (&node, "NodeConfigRolloutStopped"));
         assert!(notice.message.contains("canary n1 failed"));
+        for (examples, on) in [(vec![node.clone(), last.clone()], &node), (Vec::new(), &last)] {
+            let reason = StopReason::BudgetExhausted { budget: 1, unavailable: 2, examples };
+            let stopped = Progress::Stopped { pool: pool.clone(), reason };
+            assert_eq!(&notice_of(Some(&last), stopped).unwrap().node, on);
+        }
     }
 }

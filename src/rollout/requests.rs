@@ -200,9 +200,16 @@ fn answer<T>(result: Result<T, ClusterError>, input: impl FnOnce(Result<T, Strin
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use nodecfg_planning::drain::fixtures::pod;
-    use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name};
+    use kubelet_config::risk::Class;
+    use nodecfg_cluster::fake::{self, Reply, status};
+    use nodecfg_cluster::lease::{self, LockOptions};
+    use nodecfg_contract::observed::drain::DRAIN_TAINT;
+    use nodecfg_planning::drain::fixtures::{mark, pod};
+    use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name, source};
+    use serde_json::json;
 
     impl Queue {
         /// The requests in words: `assign n1`.
@@ -259,5 +266,110 @@ mod tests {
         assert_eq!(queue.texts(), ["mark n1", "release n1"]);
         let watch = Command::WatchPods(node_name("n1"));
         assert_eq!(queue.add(watch.clone()), Some(watch));
+    }
+
+    fn assignment() -> Assignment {
+        let (from, to) = (None, Some(source("a")));
+        let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
+        Assignment { uid: "uid-n1".to_owned(), from, to, from_hash, to_hash, max_disruption }
+    }
+
+    /// A pool that stops still owes its nodes what was begun.
+    #[test]
+    fn only_assignments_are_withdrawn() {
+        let mut queue = Queue::default();
+        for command in [
+            Command::RollBack(node_name("n1"), assignment().reversed()),
+            Command::Assign(node_name("n1"), assignment()),
+            Command::Release(node_name("n1"), "uid-n1".to_owned()),
+        ] {
+            assert_eq!(queue.add(command), None);
+        }
+        assert_eq!(queue.withdraw(|_| true), [node_name("n1")]);
+        assert_eq!(queue.texts(), ["roll back n1", "release n1"]);
+    }
+
+    /// Response to a request about node n1, of a server that answers each write, and each list, with this reply.
+    async fn response(request: Request, mut reply: impl FnMut() -> Reply + Send + 'static) -> Response {
+        let marked = matches!(request, Request::Drain(DrainRequest::Release(..)));
+        let (client, _) =
+            fake::serving(move |request| match (request.uri.contains("/leases"), request.method.as_str()) {
+                (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+                (true, _) => Reply::Json(200, request.body.clone()),
+                (false, "GET") if request.uri == "/version" => {
+                    Reply::Json(200, json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"}))
+                }
+                (false, "GET") if request.uri.contains("/nodes/") => {
+                    let mut node = fake::node("n1", 1);
+                    if marked {
+                        node["spec"] = json!({"taints": [{"key": DRAIN_TAINT, "effect": "NoSchedule"}]});
+                    }
+                    Reply::Json(200, node)
+                }
+                (false, _) => reply(),
+            });
+        let reader = ClusterReader::new(client, "https://fake", fake::options());
+        let lock = LockOptions::new("kube-system", fleet(), "me".to_owned());
+        let held = lease::acquire(&reader, lock).await.unwrap();
+        // No failure is retried.
+        let writer = ClusterWriter::new(reader.within(Duration::ZERO), &held);
+        send(request, &reader, Some(&writer)).await
+    }
+
+    /// A success that is none would let pods onto a node that changes, or end the run with a wrong result.
+    #[tokio::test]
+    async fn refusal_is_never_a_success() {
+        let refused = || status(403, "Forbidden", "User \"ci\" cannot do that", json!({}));
+        let n1 = || node_name("n1");
+        let roll_back = response(Request::RollBack(n1(), assignment().reversed()), refused).await;
+        assert!(matches!(roll_back, Response::RolledBack(_, Err(ClusterError::Forbidden { .. }))));
+        for request in [
+            DrainRequest::Evict(n1(), Box::new(pod("a"))),
+            DrainRequest::DeletePod(n1(), Box::new(pod("a"))),
+            DrainRequest::CountVolumes(BTreeSet::from([n1()])),
+            DrainRequest::Release(n1(), "uid-n1".to_owned()),
+        ] {
+            let Response::Drain(inputs, Some(_)) = response(Request::Drain(request), refused).await else {
+                panic!("an error")
+            };
+            let failed = |input: &Input| match input {
+                Input::Evicted(_, _, result) => result.is_err(),
+                Input::PodDeleted(_, _, result) | Input::Released(_, result) => result.is_err(),
+                Input::Volumes(_, result) => result.is_err(),
+                _ => false,
+            };
+            assert!(inputs.len() == 1 && inputs.iter().all(failed), "{inputs:?}");
+        }
+    }
+
+    /// A request that may have arrived is neither done nor refused.
+    #[tokio::test]
+    async fn lost_response_leaves_the_outcome_open() {
+        let assign = || Request::Assign(node_name("n1"), assignment());
+        let drain = || {
+            let drain = Box::new(mark("a").drain.unwrap());
+            Request::Drain(DrainRequest::Mark(node_name("n1"), "uid-n1".to_owned(), drain))
+        };
+        let lost: [fn() -> Reply; 3] = [|| Reply::Silence, || Reply::Reset, || Reply::Text("<html>".to_owned())];
+        for reply in lost {
+            assert!(matches!(response(assign(), reply).await, Response::Changed(_)));
+            let Response::Drain(inputs, Some(_)) = response(drain(), reply).await else { panic!("an error") };
+            assert!(matches!(inputs[..], [Input::PerhapsMarked(..)]), "{inputs:?}");
+        }
+        // Another client changed the node, or nothing was changed.
+        let changed: [fn() -> Reply; 3] = [
+            || status(404, "NotFound", "not found", json!({"kind": "nodes", "name": "n1"})),
+            || status(409, "Conflict", "the object has been modified", json!({})),
+            || status(422, "Invalid", "the server rejected our request", json!({})),
+        ];
+        for reply in changed {
+            assert!(matches!(response(assign(), reply).await, Response::Changed(_)));
+            let Response::Drain(inputs, Some(_)) = response(drain(), reply).await else { panic!("an error") };
+            assert!(matches!(inputs[..], [Input::Marked(_, Err(_))]), "{inputs:?}");
+        }
+        let refused = || status(403, "Forbidden", "User \"ci\" cannot patch resource \"nodes\"", json!({}));
+        assert!(matches!(response(assign(), refused).await, Response::Refused(_, ClusterError::Forbidden { .. })));
+        let Response::Drain(inputs, Some(_)) = response(drain(), refused).await else { panic!("an error") };
+        assert!(matches!(inputs[..], [Input::Marked(_, Err(_))]), "{inputs:?}");
     }
 }

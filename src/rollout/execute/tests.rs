@@ -12,10 +12,15 @@ use nodecfg_planning::rollout::End;
 
 static CLOCK: ScaledClock = ScaledClock::real();
 
-const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
+pub(super) const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
 /// A rollout without gates and exceptions.
-fn rollout<'a>(plan: &'a Plan, desired: &'a Desired, observed: &'a Observed, options: &'a Options) -> Rollout<'a> {
+pub(super) fn rollout<'a>(
+    plan: &'a Plan,
+    desired: &'a Desired,
+    observed: &'a Observed,
+    options: &'a Options,
+) -> Rollout<'a> {
     Rollout {
         plan,
         desired,
@@ -71,6 +76,28 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
     let outcome = runner.machine.outcome();
     let end = outcome.pools.values().flat_map(|pool| &pool.nodes).find(|node| node.node.as_str() == "a2");
     assert_eq!(end.map(|node| &node.end), Some(&End::Changed { to: None }));
+}
+
+/// A deleted node must not use its pool's budget until its time limit.
+#[test]
+fn nodes_missing_from_a_new_list_are_gone() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let observed = observed([node("a1", "a"), node("a2", "a"), node("a3", "a")]);
+    let options = options();
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout = rollout(&plan, &desired, &observed, &options);
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout, &mut ignore);
+    runner.step(Input::Start);
+    runner.queue.next();
+    runner.handle_response(Response::Assigned(node_name("a1")));
+    assert!(runner.queue.is_empty(), "the budget is used");
+    // The new list has the present state of the others: a2 left its pool.
+    runner.apply_event(NodeEvent::Relisted(vec![node("a2", "b"), node("a3", "a")]));
+    assert_eq!(runner.queue.texts(), ["assign a3"]);
+    let outcome = runner.machine.outcome();
+    let ends: Vec<&End> = outcome.pools.values().flat_map(|pool| &pool.nodes).map(|node| &node.end).collect();
+    assert_eq!(ends, [&End::Gone, &End::Changed { to: None }, &End::InFlight]);
 }
 
 /// A refused assignment and a lost connection may have one cause, and the first error names it.
@@ -138,6 +165,7 @@ fn lock_lost_by_any_request_ends_the_run() {
     };
     let marked = Input::Marked(node_name("a1"), Err(lost().to_string()));
     for response in [
+        Response::Refused(node_name("a1"), lost()),
         Response::Drain(vec![marked], Some(lost())),
         Response::Pointer(pool_name("a"), Err(lost())),
         Response::RolledBack(node_name("a1"), Err(lost())),
@@ -149,6 +177,8 @@ fn lock_lost_by_any_request_ends_the_run() {
         runner.queue.next();
         runner.handle_response(response);
         assert!(runner.lock_lost && runner.queue.is_empty());
-        assert_eq!(runner.machine.outcome().pools.values().next().unwrap().nodes[0].end, End::NotStarted);
+        let outcome = runner.machine.outcome();
+        assert_eq!(outcome.pools[&pool_name("a")].nodes[0].end, End::NotStarted);
+        assert_eq!(outcome.pools[&pool_name("a")].stopped, Some(StopReason::LockLost));
     }
 }

@@ -1,0 +1,214 @@
+//! Tests of executions against an embedded cluster, by the requests that reach its API server.
+
+use nodecfg_cluster::lease::{self, LockOptions};
+use nodecfg_cluster::{ReaderOptions, observe};
+use nodecfg_contract::observed::{Drain, POOL_LABEL, Pause};
+use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
+use nodecfg_planning::plan::make;
+use nodecfg_planning::rollout::End;
+use nodecfg_sandbox::nodes::NodeSpec;
+use nodecfg_sandbox::server::wire::{Fault, FaultKind, InjectedFault, Matcher};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions};
+use serde_json::{Value, json};
+
+use super::tests::{MODE, rollout};
+use super::*;
+
+const NAMESPACE: &str = "kube-system";
+/// User of the reader.
+const USER: &str = "sandbox";
+
+/// Nodes of an API server that keeps their assignments. Each name begins with that of its pool.
+struct Cluster {
+    embedded: Embedded,
+    reader: ClusterReader,
+}
+
+impl Cluster {
+    async fn of(nodes: &[&str]) -> Self {
+        let spec = |name: &&str| {
+            let labels = BTreeMap::from([(POOL_LABEL.to_owned(), name[..1].to_owned())]);
+            NodeSpec::new(node_name(name), labels, "v1.21.14")
+        };
+        let options = EmbeddedOptions { speed: 100.0, events: false, images: 0, ..EmbeddedOptions::default() };
+        let embedded = Embedded::start(options, nodes.iter().map(spec).collect()).await.unwrap();
+        let reader = ClusterReader::new(embedded.client(), "https://sandbox", ReaderOptions::default());
+        Self { embedded, reader }
+    }
+
+    async fn writer(&self) -> (ClusterWriter, lease::HeldLock) {
+        let lock = LockOptions::new(NAMESPACE, fleet(), "me".to_owned());
+        let held = lease::acquire(&self.reader, lock).await.unwrap();
+        (ClusterWriter::new(self.reader.clone(), &held), held)
+    }
+
+    fn inject(&self, verb: &str, resource: &str, kind: FaultKind) -> InjectedFault {
+        self.embedded.wire().faults.inject(Fault::once(Matcher::on(verb, resource), kind))
+    }
+
+    /// Marks a node for a drain as an earlier run of the fleet did.
+    async fn mark(&self, node: &str) {
+        let (pool, to, from) = (pool_name(&node[..1]), None, None);
+        let drain = Drain { fleet: fleet(), pool, to, from, since: Timestamp::UNIX_EPOCH, added: BTreeSet::new() };
+        let (writer, held) = self.writer().await;
+        let uid = self.reader.node(&node_name(node)).await.unwrap().unwrap().uid;
+        writer.mark_for_drain(&node_name(node), &uid, &drain).await.unwrap();
+        held.release().await;
+    }
+
+    /// Changes a Node as another client does.
+    async fn patch(&self, node: &str, merge: Value) {
+        let request = http::Request::patch(format!("/api/v1/nodes/{node}"))
+            .header("Content-Type", "application/merge-patch+json")
+            .body(merge.to_string().into_bytes())
+            .unwrap();
+        self.embedded.api().client().request::<Value>(request).await.unwrap();
+    }
+
+    /// Executes the plan for this desired state.
+    async fn execute(&self, desired: &Desired, stop: watch::Receiver<Stop>) -> Result<Execution, ClusterError> {
+        self.execute_under(desired, Orders::default(), MODE, stop).await
+    }
+
+    /// Executes a plan that was made before these orders.
+    async fn execute_under(
+        &self,
+        desired: &Desired,
+        orders: Orders,
+        mode: Mode,
+        stop: watch::Receiver<Stop>,
+    ) -> Result<Execution, ClusterError> {
+        let (options, observed) = (options(), observe::list(&self.reader, Some(NAMESPACE)).await.unwrap());
+        let plan = make(desired, &observed, &options).unwrap();
+        let (writer, held) = self.writer().await;
+        self.embedded.wire().log.clear();
+        let rollout = Rollout { mode, ..rollout(&plan, desired, &observed, &options) };
+        let (_sender, orders) = watch::channel(orders);
+        let mut ignore = |_: Timestamp, _: &Event| {};
+        let execution = execute(rollout, &self.reader, &writer, held.lost(), orders, stop, &mut ignore).await;
+        held.release().await;
+        execution
+    }
+
+    /// Writes since the start of the last execution, without those of the lock, Events and reviews.
+    fn writes(&self) -> Vec<String> {
+        let aside = ["leases", "events", "selfsubjectaccessreviews"];
+        let mut writes = self.embedded.wire().log.writes();
+        writes.retain(|entry| !aside.contains(&entry.request.resource.as_str()));
+        writes.iter().map(|entry| format!("{} {}", entry.request.verb, entry.request.path)).collect()
+    }
+}
+
+fn no_stop() -> watch::Receiver<Stop> {
+    watch::channel(Stop::No).1
+}
+
+const CREATE: &str = "create /api/v1/namespaces/kube-system/configmaps";
+
+/// A right that is missed half-way would split a pool.
+#[tokio::test]
+async fn missing_right_is_found_before_the_first_write() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    // Its release is the first write.
+    cluster.mark("b1").await;
+    let desired = desired([pool("a", 64, policy(1))]);
+    for (verb, resource) in [("create", "configmaps"), ("patch", "nodes"), ("get", "nodes"), ("watch", "nodes")] {
+        cluster.embedded.api().deny_user(USER, verb, resource);
+        let error = cluster.execute(&desired, no_stop()).await.expect_err("refused");
+        assert!(matches!(error, ClusterError::Forbidden { .. }), "{verb} {resource}: {error}");
+        assert_eq!(cluster.writes(), [""; 0], "{verb} {resource}");
+        cluster.embedded.api().clear_denials();
+    }
+}
+
+/// Each step is safe to repeat, and no node follows a step that failed.
+#[tokio::test]
+async fn marks_end_and_config_maps_exist_before_the_first_assignment() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    cluster.mark("b1").await;
+    let desired = desired([pool("a", 64, policy(1))]);
+    let all = ["patch /api/v1/nodes/b1", CREATE, "patch /api/v1/nodes/a1"];
+    let denied = || FaultKind::Denied("no".to_owned());
+    for (writes, (verb, resource)) in [(1, ("patch", "nodes")), (2, ("create", "configmaps"))] {
+        let fault = cluster.inject(verb, resource, denied());
+        let error = cluster.execute(&desired, no_stop()).await.expect_err("denied");
+        assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
+        assert_eq!((fault.affected(), cluster.writes()), (1, all[..writes].iter().map(ToString::to_string).collect()));
+        // A mark whose taint is gone keeps no pod away. Only its annotations are left.
+        cluster.patch("b1", json!({"spec": {"taints": null}})).await;
+    }
+    cluster.mark("b1").await;
+    let execution = cluster.execute(&desired, no_stop()).await.unwrap();
+    assert!(execution.outcome.is_complete(), "{execution:?}");
+    assert_eq!(cluster.writes(), all);
+}
+
+/// Annotations alone keep no pods away.
+#[tokio::test]
+async fn annotations_that_cannot_be_removed_end_no_rollout() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    cluster.mark("b1").await;
+    cluster.patch("b1", json!({"spec": {"taints": null}})).await;
+    let refused = cluster.inject("patch", "nodes", FaultKind::Denied("no".to_owned()));
+    let execution = cluster.execute(&desired([pool("a", 64, policy(1))]), no_stop()).await.unwrap();
+    assert_eq!((refused.affected(), execution.outcome.is_complete()), (1, true), "{execution:?}");
+}
+
+/// Ctrl-C must not wait until the first nodes are assigned.
+#[tokio::test]
+async fn stop_during_the_preparation_writes_no_node() {
+    for wanted in [Stop::Gently, Stop::Now] {
+        let cluster = Cluster::of(&["a1", "a2"]).await;
+        cluster.inject("create", "configmaps", FaultKind::Hang);
+        let (stop, stopped) = watch::channel(Stop::No);
+        let interrupt = async {
+            while cluster.writes().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            stop.send(wanted).unwrap();
+        };
+        let desired = desired([pool("a", 64, policy(1))]);
+        let (execution, ()) = tokio::join!(cluster.execute(&desired, stopped), interrupt);
+        let execution = execution.unwrap();
+        let [pool] = &execution.outcome.pools.into_values().collect::<Vec<_>>()[..] else { panic!("one pool") };
+        assert_eq!(pool.stopped, Some(StopReason::Interrupted));
+        assert!(pool.nodes.iter().all(|node| node.end == End::NotStarted), "{:?}", pool.nodes);
+        assert_eq!(cluster.writes(), [CREATE], "{wanted:?}");
+    }
+}
+
+/// The plan of a run may be older than a pause.
+#[tokio::test]
+async fn pause_given_between_plan_and_start_is_obeyed() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    let pause = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
+    let orders = Orders { pauses: BTreeMap::from([(pool_name("a"), pause)]), abort: None };
+    let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let execution = cluster.execute_under(&desired, orders, MODE, no_stop()).await.unwrap();
+    let ends: Vec<&End> = execution.outcome.pools.values().map(|pool| &pool.nodes[0].end).collect();
+    assert_eq!(ends, [&End::NotStarted, &End::Converged]);
+    assert!(!cluster.writes().contains(&"patch /api/v1/nodes/a1".to_owned()), "{:?}", cluster.writes());
+}
+
+/// All pools together send no more requests at a time than the user allows.
+#[tokio::test]
+async fn requests_at_a_time_are_limited() {
+    let cluster = Cluster::of(&["a1", "a2", "b1", "b2"]).await;
+    let hang = Fault::always(Matcher::on("patch", "nodes"), FaultKind::Hang);
+    let hanging = cluster.embedded.wire().faults.inject(hang);
+    let desired = desired([pool("a", 64, policy(2)), pool("b", 64, policy(2))]);
+    let (stop, stopped) = watch::channel(Stop::No);
+    let mode = Mode { concurrency: 2, ..MODE };
+    let interrupt = async {
+        while hanging.affected() < 2 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        stop.send(Stop::Now).unwrap();
+    };
+    let (execution, ()) = tokio::join!(cluster.execute_under(&desired, Orders::default(), mode, stopped), interrupt);
+    assert!(!execution.unwrap().outcome.is_complete());
+    assert_eq!(hanging.affected(), 2);
+}
