@@ -18,7 +18,7 @@ pub struct Signal {
     pub endpoint: Uri,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
-    /// Time limit for sending.
+    /// Time limit for sending. `Duration::MAX`: no limit.
     pub timeout: Duration,
 }
 
@@ -160,9 +160,16 @@ fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Res
     }
     let timeout = match either("TIMEOUT") {
         None => TIMEOUT,
-        Some((name, text)) => Duration::from_millis(text.parse().map_err(|_| {
-            format!("{name}={text} is not a number of milliseconds, so no {} are exported", names.what)
-        })?),
+        Some((name, text)) => match text.parse() {
+            Ok(0) => Duration::MAX,
+            Ok(milliseconds) => Duration::from_millis(milliseconds),
+            Err(_) => {
+                return Err(format!(
+                    "{name}={text} is not a number of milliseconds, so no {} are exported",
+                    names.what
+                ));
+            }
+        },
     };
     // Headers of all signals first; headers of this signal override them.
     let mut headers = BTreeMap::new();

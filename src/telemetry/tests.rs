@@ -344,7 +344,8 @@ fn reads_endpoints_headers_and_time_limits() {
     assert!(ignored.problems[0].contains("SSL_CERT_FILE"), "{ignored:?}");
     assert!(ignored.problems[1].contains("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION=gzip"), "{ignored:?}");
 
-    let both = settings(&[("OTEL_METRICS_EXPORTER", "otlp")]);
+    let both = settings(&[("OTEL_METRICS_EXPORTER", "otlp"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "0")]);
+    assert_eq!(both.metrics.as_ref().unwrap().timeout, Duration::MAX, "0 sets no limit");
     assert_eq!(both.metrics.unwrap().endpoint.to_string(), "http://localhost:4318/v1/metrics");
     assert_eq!(both.traces, None);
 }

@@ -325,8 +325,8 @@ fn unreachable_collector_keeps_exit_code_and_output() {
     }
     drop(deaf);
 
-    // The collector answers at once, but a busy machine may exceed the short timeout above.
-    let limit = [("OTEL_EXPORTER_OTLP_TIMEOUT", "60000"), secret];
+    // The collector answers at once, but a busy machine may exceed any limit.
+    let limit = [("OTEL_EXPORTER_OTLP_TIMEOUT", "0"), secret];
     let run = run_with_export(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
     assert_eq!((run.exit, &run.out), (plain.exit, &plain.out));
     assert_eq!(run.err.matches("could not be sent").count(), 2, "{}", run.err);
