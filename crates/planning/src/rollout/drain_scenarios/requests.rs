@@ -62,13 +62,22 @@ fn only_daemon_pods_with_exclusive_cpus_are_deleted() {
     assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), ["delete n1 plugin"]);
 }
 
-#[test]
-fn node_settles_only_with_as_many_devices_as_before() {
-    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
+fn gpus(number: u64) -> ExtendedResources {
+    ExtendedResources::from([("nvidia.com/gpu", number)])
+}
+
+/// Begins to drain a node with devices.
+fn with_eight_gpus() -> Scenario {
     let mut cluster = cluster(&["n1"]);
     cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
     let mut scenario = Scenario::over(&cluster, drains(1));
     scenario.send(Input::Start);
+    scenario
+}
+
+#[test]
+fn node_settles_only_with_as_many_devices_as_before() {
+    let mut scenario = with_eight_gpus();
     scenario.assigned("n1");
     scenario.observe("n1", |node| Node { extended_resources: gpus(7), ..on(node, &source(NEW)) });
     assert_eq!(scenario.wait(30), [""; 0]);
@@ -79,11 +88,7 @@ fn node_settles_only_with_as_many_devices_as_before() {
 /// A device plugin may be the pod that must start again.
 #[test]
 fn pods_with_old_cpus_are_deleted_before_the_devices_are_back() {
-    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
-    let mut cluster = cluster(&["n1"]);
-    cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
-    let mut scenario = Scenario::over(&cluster, drains(1));
-    scenario.send(Input::Start);
+    let mut scenario = with_eight_gpus();
     scenario.marked("n1");
     scenario.pods("n1", [Pod { exclusive_cpus: true, ..daemon("plugin") }]);
     scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
