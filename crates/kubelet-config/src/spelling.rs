@@ -27,24 +27,35 @@ impl Proposals {
     }
 }
 
-/// Returns the nearest of several names if it is near enough to be a typing error. Case is ignored.
+/// The length in characters of the longest name that is compared. A comparison takes the product of two lengths, and no
+/// field, gate, pool or file of a sensible name is longer.
+const MAX_NAME: usize = 128;
+
+/// Returns the nearest of several names if it is near enough to be a typing error. Case is ignored, and so are names of
+/// more than 128 characters.
 #[must_use]
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let lower = name.to_lowercase();
-    let limit = |candidate: &str| (name.len().max(candidate.len()) / 3).max(1);
-    // Lengths that differ by more than the limit need no comparison, which takes long for a long name.
-    let letters = lower.chars().count();
-    let comparable = |candidate: &&str| {
-        let difference = letters.abs_diff(candidate.to_lowercase().chars().count());
-        difference <= limit(candidate)
-    };
+    let (lower, length) = comparable(name)?;
     candidates
         .into_iter()
-        .filter(comparable)
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= limit(candidate))
+        .filter_map(|candidate| {
+            let (other, letters) = comparable(candidate)?;
+            let limit = (length.max(letters) / 3).max(1);
+            // Lengths that differ by more than the limit need no comparison.
+            let distance = (length.abs_diff(letters) <= limit).then(|| strsim::damerau_levenshtein(&lower, &other))?;
+            (distance <= limit).then_some((distance, candidate))
+        })
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// A name in lower case and its length in characters, unless it is too long.
+fn comparable(name: &str) -> Option<(String, usize)> {
+    // One more character than the limit shows that a name is too long, however long it is.
+    let is_short = name.chars().take(MAX_NAME + 1).count() <= MAX_NAME;
+    let lower = is_short.then(|| name.to_lowercase())?;
+    let length = lower.chars().count();
+    Some((lower, length))
 }
 
 #[cfg(test)]
@@ -64,6 +75,24 @@ mod tests {
             ("x", None),
         ] {
             assert_eq!(nearest(name, known), near, "{name}");
+        }
+    }
+
+    #[test]
+    fn counts_characters_and_not_bytes() {
+        // Two of three characters differ, and one may. Six bytes would permit two.
+        assert_eq!(nearest("абв", ["агд"]), None);
+        assert_eq!(nearest("абвгде", ["абвгдё"]), Some("абвгдё"));
+        assert_eq!(nearest("x", ["жжж"]), None);
+    }
+
+    #[test]
+    fn compares_no_long_names() {
+        for letter in ["x", "ж", "\u{10348}"] {
+            let (longest, long) = (letter.repeat(MAX_NAME), letter.repeat(MAX_NAME + 1));
+            assert_eq!(nearest(&longest, [longest.as_str()]), Some(longest.as_str()));
+            assert_eq!(nearest(&long, [long.as_str(), longest.as_str()]), None, "{letter}");
+            assert_eq!(nearest(&longest, [long.as_str()]), None, "{letter}");
         }
     }
 
