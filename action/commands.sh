@@ -1,8 +1,21 @@
 # shellcheck shell=bash
 # Functions for messages and outputs of a step: workflow commands on standard output, and the file GITHUB_OUTPUT.
-# Sourced.
+# Sourced first by every script.
 #
 # All scripts in this folder also run in bash 3.2, the bash of macOS.
+
+# Leaves the checkout: tools such as cargo, rustup and git obey files of their working directory, which the author of a
+# pull request chooses. Only nodecfg itself runs there, because paths in inputs start there.
+checkout=$PWD
+cd "${FOLDER:-${RUNNER_TEMP:?}}"
+
+# Prints the absolute path of an input.
+in_checkout() {
+  case $1 in
+    /*) printf '%s' "$1" ;;
+    *) printf '%s/%s' "$checkout" "$1" ;;
+  esac
+}
 
 # Escapes the text of a workflow command.
 escaped() {

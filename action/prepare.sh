@@ -43,7 +43,7 @@ if [[ $INPUT_COMMAND == diff && -z $INPUT_AGAINST && $GITHUB_EVENT_NAME == pull_
   # The default is the first parent of the checked-out commit, which nodecfg does not read in these cases.
   unknown="so the changes of the pull request are unknown: set the revision to compare with (input against), or \
 \`against: none\` to compare only with the cluster"
-  if [[ $INPUT_PATH == *:* && ! -d $INPUT_PATH ]]; then
+  if [[ $INPUT_PATH == *:* && ! -d $(in_checkout "$INPUT_PATH") ]]; then
     fail "input path is a git URL instead of the checkout, $unknown"
   fi
   if [[ -n $INPUT_REVISION ]]; then
@@ -72,7 +72,7 @@ fi
 if [[ $KUBECONFIG_GIVEN == true && -n $INPUT_KUBECONFIG_PATH ]]; then
   fail "both kubeconfig and kubeconfig-path are set: omit one of them"
 fi
-if [[ -n $INPUT_KUBECONFIG_PATH && ! -f $INPUT_KUBECONFIG_PATH ]]; then
+if [[ -n $INPUT_KUBECONFIG_PATH && ! -f $(in_checkout "$INPUT_KUBECONFIG_PATH") ]]; then
   fail "input kubeconfig-path: file $INPUT_KUBECONFIG_PATH does not exist"
 fi
 need jq

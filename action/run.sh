@@ -70,7 +70,7 @@ trap stop INT TERM
 mkfifo "$FOLDER/stderr"
 separate <"$FOLDER/stderr" 3>&- &
 separating=$!
-"$NODECFG" "${arguments[@]}" 2>"$FOLDER/stderr" >&3 3>&- &
+{ cd "$checkout" && exec "$NODECFG" "${arguments[@]}" 3>&-; } 2>"$FOLDER/stderr" >&3 &
 pid=$!
 if ((signals > 0)); then
   kill -TERM "$pid" 2>/dev/null || true
@@ -105,6 +105,7 @@ if [[ -s $FOLDER/report.json ]]; then
     output "$name" "$value"
   done <<<"$facts"
 fi
-if [[ -n $INPUT_PLAN_OUT && -f $INPUT_PLAN_OUT ]]; then
-  output plan "$(cd "$(dirname "$INPUT_PLAN_OUT")" && pwd)/$(basename "$INPUT_PLAN_OUT")"
+plan_out=$(in_checkout "$INPUT_PLAN_OUT")
+if [[ -n $INPUT_PLAN_OUT && -f $plan_out ]]; then
+  output plan "$plan_out"
 fi

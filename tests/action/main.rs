@@ -15,4 +15,5 @@ mod other_events;
 mod pull_request;
 mod repository_rules;
 mod rollout;
+mod working_directory;
 mod workspace;
