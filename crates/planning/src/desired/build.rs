@@ -14,6 +14,7 @@ use super::{Desired, LabelSelector, Pool, PoolTarget, gate_fields, pool_order, p
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
+use kubelet_config::spelling::Proposals;
 use kubelet_config::verdict::Verdict;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
@@ -92,6 +93,7 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<
         of_folders: BTreeMap::new(),
         unread_pools: false,
         order: pool_order::References::new(),
+        proposals: Proposals::default(),
     };
     let desired = files.desired();
     files.report_unused();
@@ -119,6 +121,8 @@ struct Files<'s> {
     unread_pools: bool,
     /// Pools that each pool waits for.
     order: pool_order::References,
+    /// The proposals for paths that do not exist.
+    proposals: Proposals,
 }
 
 impl Files<'_> {
@@ -136,7 +140,7 @@ impl Files<'_> {
         let mut pools = BTreeMap::new();
         for folder in folders {
             let prefix = format!("pools/{folder}/");
-            let inside = self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)).cloned();
+            let inside = self.snapshot.below(&prefix).cloned();
             let fleet_file = self.snapshot.files.contains_key(FLEET_FILE).then(|| FLEET_FILE.to_owned());
             self.of_folders.insert(folder.clone(), inside.chain(fleet_file).collect());
             match PoolName::new(&folder) {
@@ -173,7 +177,7 @@ impl Files<'_> {
     /// Without a valid pool, the use of the files in its folder and of bases is unknown, so none is reported as unused.
     fn use_is_unknown(&mut self, prefix: &str) {
         self.unread_pools = true;
-        for path in self.snapshot.files.keys().filter(|path| path.starts_with(prefix)) {
+        for path in self.snapshot.below(prefix) {
             self.read.entry(path.clone()).or_insert(None);
         }
     }
@@ -183,10 +187,7 @@ impl Files<'_> {
             return (FleetName::new(DEFAULT_FLEET).ok(), FleetSpec::default());
         }
         let file = self.document(FLEET_FILE).and_then(|document| read::fleet(&document, &mut self.findings));
-        match file {
-            Some((file, name)) => (Some(name), file.spec),
-            None => (None, FleetSpec::default()),
-        }
+        file.map_or_else(|| (None, FleetSpec::default()), |(file, name)| (Some(name), file.spec))
     }
 
     /// Folders under `pools/`. Reports entries under `pools/`, or `pools` itself, that cannot be read.
@@ -349,9 +350,9 @@ impl Files<'_> {
     /// Path from the root of a file that a file in `folder` refers to. `None`, with a finding, if the reference is
     /// invalid or the file is missing.
     fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
-        let snapshot = self.snapshot;
+        let (snapshot, proposals) = (self.snapshot, &self.proposals);
         let bad = |message: String, otherwise: &str| {
-            let near = proposals::path(snapshot.files.keys(), folder, &file.path);
+            let near = proposals.take().then(|| proposals::path(&snapshot.files, folder, &file.path)).flatten();
             let help = near.map_or_else(|| otherwise.to_owned(), |near| format!("write {near}"));
             Finding::error("bad-path", message).at(file.place.clone()).help(help)
         };
@@ -443,8 +444,7 @@ impl Files<'_> {
     }
 
     fn first_file(&self, prefix: &str) -> Place {
-        let file = self.snapshot.files.keys().find(|path| path.starts_with(prefix));
-        Place::whole_file(file.map_or(prefix, String::as_str))
+        Place::whole_file(self.snapshot.below(prefix).next().map_or(prefix, String::as_str))
     }
 
     /// Reports pools with equal selector and equal priority, because they select the same nodes.

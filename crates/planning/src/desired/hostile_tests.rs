@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::super::check_file;
+use super::super::{build, check_file};
 use super::*;
+use crate::snapshot::Snapshot;
 use kubelet_config::finding::{MAX_PER_FILE, Severity};
 use kubelet_config::minor::NEWEST;
 
@@ -66,4 +67,18 @@ fn proposes_names_for_the_first_unknown_ones_only() {
             |finding: &&Finding| finding.help.as_deref().is_some_and(|help| help.starts_with("did you mean"));
         assert_eq!((checked.findings.len(), checked.findings.iter().filter(proposed).count()), (80, 20));
     }
+}
+
+#[test]
+fn refuses_many_patches_of_one_pool() {
+    let patches = "p.yaml, ".repeat(MANY);
+    let pool = format!(
+        "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: a}}\nspec: {{kubelet: {{patches: [{patches}]}}}}\n"
+    );
+    let files =
+        [("pools/a/pool.yaml", pool.as_str()), ("pools/a/kubelet.yaml", HEADER), ("pools/a/p.yaml", "maxPods: 5\n")];
+    let built = build(&Snapshot::of_texts(files), &Checks::default());
+    let found: Vec<&str> = built.findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert!(built.desired.is_none());
+    assert_eq!(found, ["`spec.kubelet.patches`: 40000 entries, at most 50 are allowed"]);
 }

@@ -54,6 +54,28 @@ fn cycles_and_unknown_pools_are_findings() {
     }
 }
 
+/// Each of these took hours when the way of each reference was searched.
+#[test]
+fn reads_the_order_of_many_pools() {
+    const POOLS: usize = 3_000;
+    let name = |at: usize| format!("p{at}");
+    let names: Vec<(String, String)> = (0..POOLS).map(|at| (name(at), name((at + 1) % POOLS))).collect();
+    let ring: Vec<(&str, &str)> = names.iter().map(|(name, after)| (name.as_str(), after.as_str())).collect();
+    let found = findings(&ring);
+    assert_eq!(found.len(), POOLS);
+    let shown = found.iter().filter(|finding| finding.contains("after … after")).count();
+    assert!(shown == 20 && found.iter().all(|finding| finding.len() < 300), "{shown}");
+    // A chain without a cycle, and unknown pools.
+    assert_eq!(
+        findings(&ring[..POOLS - 1]),
+        [format!(
+            "error unknown-pool pools/p{0}/pool.yaml:6 `spec.rollout.after`: pool p{1} does not exist",
+            POOLS - 2,
+            POOLS - 1
+        )]
+    );
+}
+
 #[test]
 fn fleet_has_a_limit_and_no_order() {
     let fleet = |spec: &str| {

@@ -1,5 +1,7 @@
 //! Paths within a repository, and proposals for invalid names and paths.
 
+use std::collections::BTreeMap;
+
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::names::PoolName;
 
@@ -27,9 +29,9 @@ pub(super) fn dns_label(invalid: &str) -> Option<String> {
 
 /// The path from `folder` of the file that a wrong path probably means: the same path from the root, or else a file
 /// whose name is nearest, in the folder or outside of pools. A pool needs no path to its own files.
-pub(super) fn path<'f>(files: impl Iterator<Item = &'f String> + Clone, folder: &str, wrong: &str) -> Option<String> {
+pub(super) fn path<F>(files: &BTreeMap<String, F>, folder: &str, wrong: &str) -> Option<String> {
     let wanted = wrong.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect::<Vec<_>>().join("/");
-    if files.clone().any(|file| *file == wanted) {
+    if files.contains_key(&wanted) {
         return Some(relative(folder, &wanted));
     }
     // Without the ending, which most files share.
@@ -38,7 +40,7 @@ pub(super) fn path<'f>(files: impl Iterator<Item = &'f String> + Clone, folder: 
         name.rsplit_once('.').map_or(name, |(stem, _)| stem)
     }
     let in_folder = |file: &&String| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    let candidates = files.map(|file| (file, stem(file))).filter(|(file, name)| {
+    let candidates = files.keys().map(|file| (file, stem(file))).filter(|(file, name)| {
         let own = in_folder(file) && matches!(*name, "pool" | "kubelet");
         !own && (in_folder(file) || !file.starts_with("pools/"))
     });
@@ -66,7 +68,7 @@ mod tests {
         assert_eq!(resolved("pools/a", "../../../b.yaml"), None);
         let files =
             ["base/kubelet.yaml", "pools/a/kubelet.yaml", "pools/a/pool.yaml", "pools/a/tuning.yaml", "pools/b/c.yaml"];
-        let files: Vec<String> = files.map(str::to_owned).into();
+        let files = files.map(|file| (file.to_owned(), ())).into();
         for (wrong, proposal) in [
             ("/base/kubelet.yaml", Some("../../base/kubelet.yaml")),
             ("../../../base/kubelet.yaml", Some("../../base/kubelet.yaml")),
@@ -76,7 +78,7 @@ mod tests {
             ("missing.yaml", None),
             ("c.yaml", None),
         ] {
-            assert_eq!(path(files.iter(), "pools/a", wrong).as_deref(), proposal, "{wrong}");
+            assert_eq!(path(&files, "pools/a", wrong).as_deref(), proposal, "{wrong}");
         }
     }
 }

@@ -22,6 +22,8 @@ use kubelet_config::{Minor, duration, units};
 use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
 
+/// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
+const MAX_PATCHES: usize = 50;
 /// Keys of both kinds of file.
 pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 /// Keys of `metadata`.
@@ -112,10 +114,7 @@ pub(super) fn node_pool(
                 base: kubelet
                     .text("base", findings)
                     .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() }),
-                patches: texts(&kubelet, "patches", findings)
-                    .into_iter()
-                    .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() })
-                    .collect(),
+                patches: patches(&kubelet, findings),
                 local: kubelet.boolean("local", findings).unwrap_or_default(),
             };
         }
@@ -201,6 +200,20 @@ fn metadata_name<'n>(file: &Fields<'n>, example: &str, findings: &mut Vec<Findin
         findings.push(missing_field(&metadata, "name", &format!("name: {example}")));
     }
     metadata.text("name", findings)
+}
+
+/// The paths of a pool's patches.
+fn patches(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<FileRef> {
+    const KEY: &str = "patches";
+    let listed = texts(kubelet, KEY, findings);
+    if listed.len() > MAX_PATCHES
+        && let Some(node) = kubelet.get(KEY)
+    {
+        let problem = format!("{} entries, at most {MAX_PATCHES} are allowed", listed.len());
+        findings.push(kubelet.bad_value(KEY, node, &problem).help("combine patches"));
+    }
+    let reference = |(path, place): (&str, &Place)| FileRef { path: path.to_owned(), place: place.clone() };
+    listed.into_iter().take(MAX_PATCHES).map(reference).collect()
 }
 
 fn texts<'n>(fields: &Fields<'n>, key: &str, findings: &mut Vec<Finding>) -> Vec<(&'n str, &'n Place)> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use kubelet_config::finding::Finding;
@@ -57,6 +58,12 @@ impl Snapshot {
         let files =
             files.into_iter().map(|(path, text)| (path.to_owned(), text::normalized(path, text.as_bytes()))).collect();
         Self { files, commit: None, uncommitted: 0, signer: None, source: Source::Folder, findings: Vec::new() }
+    }
+
+    /// Paths that begin with a prefix. Searches no others: a repository may have as many folders as files.
+    pub fn below<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = &'s String> {
+        let from = self.files.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.map(|(path, _)| path).take_while(move |path| path.starts_with(prefix))
     }
 
     /// Text of a file, if it exists and is usable.
