@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use crate::repository::Enclosing;
+
 /// Permitted readers of the new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
@@ -14,11 +16,13 @@ pub enum Readers {
     Everyone,
 }
 
-/// Replaces a file completely or keeps it unchanged. A symbolic link stays and leads to the new file.
+/// Replaces a file completely or keeps it unchanged. A symbolic link stays and leads to the new file; within a
+/// repository it is refused.
 ///
 /// # Errors
 /// The folder is missing or not writable, or the path names something other than a regular file.
 pub fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
+    let path = &Enclosing::default().new_file(path)?;
     let path = match fs::canonicalize(path) {
         Ok(path) if !path.is_file() => return Err(io::Error::other("not a regular file")),
         Ok(path) => path,

@@ -116,6 +116,8 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
         &[
             "src/repository/address.rs",
+            "src/repository/confined.rs",
+            "src/repository/enclosing.rs",
             "src/repository/read_file.rs",
             "src/repository/folder.rs",
             "src/repository/git.rs",

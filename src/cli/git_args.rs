@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::cluster_args::parse_timeout;
 use super::environment;
 use super::failure::CommandError;
+use super::github_actions;
 use super::status_area::{StatusArea, StatusLine};
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
@@ -76,6 +77,7 @@ impl SnapshotSource<'_> {
             revision: self.revision.clone(),
             worktree: self.worktree,
             signers: self.signers.clone(),
+            checkout: github_actions::checkout(),
         }
     }
 

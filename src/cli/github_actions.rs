@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::failure::CommandError;
 use crate::report::validation::{Batch, FileReport, Location, annotations};
@@ -10,6 +10,12 @@ use crate::report::validation::{Batch, FileReport, Location, annotations};
 /// Reports whether the process runs in GitHub Actions, which turns workflow commands into annotations.
 pub(super) fn is_active() -> bool {
     env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true")
+}
+
+/// The folder of the checkout, which may have no `.git`: without git on the machine, actions/checkout downloads files.
+pub(super) fn checkout() -> Option<PathBuf> {
+    let workspace = env::var_os("GITHUB_WORKSPACE").filter(|_| is_active()).map(PathBuf::from);
+    workspace.filter(|folder| folder.is_absolute())
 }
 
 /// The current folder relative to the checkout. Outside GitHub Actions, the root is the current folder.

@@ -1,7 +1,6 @@
 //! Files of saved plans: written by `diff --out`, and read and enforced by `sync --plan`.
 
 use std::env;
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use super::repository_args::Loaded;
 use super::{CommandError, Exit, Terminal, plan_options};
 use crate::atomic_file::{Readers, replace};
 use crate::report::Format;
+use crate::repository::Enclosing;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_planning::plan::Options;
@@ -127,7 +127,7 @@ impl LoadedPlan {
         let fail = |error| CommandError::PlanFile { path: path.to_owned(), error };
         let mut bytes = Vec::new();
         let limit = u64::try_from(LIMIT).unwrap_or(u64::MAX).saturating_add(1);
-        let file = fs::File::open(path).map_err(|error| fail(PlanFileError::Read(error)))?;
+        let file = Enclosing::default().file(path).map_err(|error| fail(PlanFileError::Read(error.into())))?;
         file.take(limit).read_to_end(&mut bytes).map_err(|error| fail(PlanFileError::Read(error)))?;
         let saved = saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
         let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());

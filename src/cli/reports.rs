@@ -11,9 +11,11 @@ use anstream::StripStream;
 use clap::ValueEnum as _;
 
 use super::CommandError;
+use super::github_actions;
 use super::output::Output;
 use crate::report::validation::{self, ReportFormat};
 use crate::report::{self, findings, html, run_summary};
+use crate::repository::Enclosing;
 
 /// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -59,9 +61,14 @@ pub(super) struct OpenReport {
 }
 
 impl Report {
+    /// The path of the file. In a checkout, the author of a pull request may have placed a link there.
+    fn file(&self) -> io::Result<PathBuf> {
+        Ok(Enclosing::with(github_actions::checkout()).new_file(&self.path)?)
+    }
+
     /// Opens the file, to append without colors.
     fn open(&self) -> OpenReport {
-        let file = OpenOptions::new().append(true).create(true).open(&self.path);
+        let file = self.file().and_then(|path| OpenOptions::new().append(true).create(true).open(path));
         let file = file.map(|file| Box::new(BufWriter::new(StripStream::new(file))) as Box<dyn Write + Send>);
         OpenReport { output: self.output, path: self.path.clone(), file }
     }
@@ -92,7 +99,8 @@ impl ReportArgs {
     pub(super) fn create(&self, possible: impl Fn(Output) -> Result<(), CommandError>) -> Result<(), CommandError> {
         for report in &self.reports {
             possible(report.output)?;
-            File::create(&report.path).map_err(|error| CommandError::Report { path: report.path.clone(), error })?;
+            let created = report.file().and_then(File::create);
+            created.map_err(|error| CommandError::Report { path: report.path.clone(), error })?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 use super::environment;
 use super::failure::CommandError;
 use super::git_args::{GitArgs, SnapshotSource};
+use super::github_actions;
 use super::signers_args::SignersArgs;
 use super::status_area::StatusArea;
 use super::terminal::Terminal;
@@ -245,6 +246,7 @@ impl RepositoryArgs {
             revision: self.rev(),
             worktree: false,
             signers: None,
+            checkout: github_actions::checkout(),
         })
     }
 

@@ -1,11 +1,12 @@
 //! `--verify-commits`: argument that requires signed commits.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::failure::CommandError;
-use crate::repository::Programs;
 use crate::repository::signature::Signers;
+use crate::repository::{Enclosing, Programs};
 
 /// Argument that requires signed commits.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -30,7 +31,8 @@ impl SignersArgs {
     /// Reads the keys.
     pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, CommandError> {
         let Some(path) = &self.verify_commits else { return Ok(None) };
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = Enclosing::default().file(path).map_err(io::Error::from).and_then(io::read_to_string);
+        let text = text.map_err(|error| {
             CommandError::usage(
                 format!("cannot read the allowed signers {}: {error}", path.display()),
                 "name a text file with OpenSSH allowed signers or armored OpenPGP public keys",

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::AddressError;
 use super::remote::RemoteError;
 use super::signature::Unverified;
+use super::{AddressError, LinkError, OpenError};
 use nodecfg_contract::names::CommitId;
 
 /// Error of opening or reading a repository.
@@ -17,6 +17,14 @@ pub enum RepositoryError {
         path: PathBuf,
         /// The I/O error.
         source: std::io::Error,
+    },
+    /// A link leads out of the repository around the path.
+    #[error("{} {source}", path.display())]
+    Refused {
+        /// The path as given.
+        path: PathBuf,
+        /// The reason.
+        source: OpenError,
     },
     /// The path is a file.
     #[error("{} is not a folder", path.display())]
@@ -171,6 +179,10 @@ impl RepositoryError {
     pub fn help(&self) -> String {
         match self {
             Self::Unreadable { .. } => "check the path and its permissions".to_owned(),
+            Self::Refused { source: OpenError::Link { problem: LinkError::Outside, .. }, .. } => {
+                "copy the folder into the repository, or name the folder that the link leads to".to_owned()
+            }
+            Self::Refused { source, .. } => source.help().to_owned(),
             Self::NotAFolder { .. } => "specify the folder that contains nodecfg.yaml or pools/".to_owned(),
             Self::NotARepository { .. } => "omit --rev to read the folder".to_owned(),
             Self::NoHistory { .. } => "specify a clone of the repository".to_owned(),

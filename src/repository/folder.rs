@@ -1,13 +1,15 @@
 //! Reads a snapshot of a folder on disk.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use git2::Repository;
 use walkdir::WalkDir;
 
+use super::confined::{Confined, OpenError};
 use super::links::{Entry, Resolved, resolve_links};
-use super::text::{is_candidate, normalized, too_large, unreadable_name, unusable};
+use super::read_file::read_limited;
+use super::text::{is_candidate, normalized, too_large, unreadable_name};
 use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
 /// The maximum depth of folders.
@@ -18,9 +20,10 @@ const MAX_DEPTH: usize = 32;
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
     // An ignored folder is readable if the user names it explicitly.
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
+    let opened = Confined::at(root).map_err(|error| error.of(root))?;
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
-    let (mut candidates, mut seen) = (0_usize, 0_usize);
+    let (mut candidates, mut seen, mut names) = (0_usize, 0_usize, 0_u64);
     let mut findings = Vec::new();
     while let Some(next) = walk.next() {
         seen += 1;
@@ -62,23 +65,25 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
             }
         } else if kind.is_file() {
             candidates += usize::from(is_candidate(&path));
-            Entry::File(item.path().to_owned())
+            Entry::File(path.clone())
         } else {
             Entry::Other
         };
-        if candidates > MAX_FILES {
+        names += u64::try_from(path.len()).unwrap_or(u64::MAX);
+        if candidates > MAX_FILES || names > MAX_TOTAL {
             return Err(too_much(root));
         }
         entries.insert(path, entry);
     }
-    let Resolved { files: found, refused } = resolve_links(&entries);
+    let Resolved { files: found, refused } = resolve_links(&entries).ok_or_else(|| too_much(root))?;
     if found.len() > MAX_FILES {
         return Err(too_much(root));
     }
     let mut files: BTreeMap<String, SnapshotFile> = refused.into_iter().collect();
     let mut total = 0;
-    for (path, on_disk) in found {
-        let file = read_on_disk(&path, &on_disk, &mut total);
+    for (path, real) in found {
+        let file =
+            read_on_disk(&opened, &path, &real, &mut total).unwrap_or_else(|error: OpenError| error.unusable(&path));
         if total > MAX_TOTAL {
             return Err(too_much(root));
         }
@@ -87,23 +92,15 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     Ok(Snapshot { files, commit: None, uncommitted: 0, signer: None, source, findings })
 }
 
-fn read_on_disk(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {
-    let cannot = |error: std::io::Error| {
-        let message = format!("{path} cannot be read: {error}");
-        unusable(path, "unreadable-file", message, "check the permissions of the file")
-    };
-    let size = match std::fs::metadata(on_disk) {
-        Ok(metadata) => metadata.len(),
-        Err(error) => return cannot(error),
-    };
+/// Reads the file `real`, which appears as `path`, and adds its size to `total`.
+fn read_on_disk(root: &Confined, path: &str, real: &str, total: &mut u64) -> Result<SnapshotFile, OpenError> {
+    let file = root.file(Path::new(real))?;
+    let size = file.metadata()?.len();
     if size > MAX_FILE {
-        return too_large(path, size);
+        return Ok(too_large(path, size));
     }
     *total += size;
-    match std::fs::read(on_disk) {
-        Ok(bytes) => normalized(path, &bytes),
-        Err(error) => cannot(error),
-    }
+    Ok(normalized(path, &read_limited(file)?))
 }
 
 fn too_much(root: &Path) -> RepositoryError {

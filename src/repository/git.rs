@@ -11,7 +11,8 @@ use super::links::{Entry, Resolved, resolve_links};
 use super::signature::Signers;
 use super::text::{is_candidate, normalized, too_large, unreadable_name, unusable};
 use super::{
-    MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile, Source,
+    Enclosing, MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile,
+    Source,
 };
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::CommitId;
@@ -21,16 +22,14 @@ use nodecfg_planning::snapshot::Signer;
 const MAX_DEPTH: usize = 32;
 /// The file mode of a symbolic link.
 const LINK_MODE: i32 = 0o120_000;
+/// The maximum length of the target of a link, in bytes: that of a path on Linux.
+const MAX_TARGET: usize = 4096;
 /// Maximum number of names in an error.
 const MAX_NAMES: usize = 8;
 
-/// The folder to read, with links resolved.
+/// The folder to read, with links resolved. A link out of the repository around it is refused.
 pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError> {
-    let root = options
-        .path
-        .canonicalize()
-        .map_err(|source| RepositoryError::Unreadable { path: options.path.clone(), source })?;
-    if root.is_dir() { Ok(root) } else { Err(RepositoryError::NotAFolder { path: options.path.clone() }) }
+    Enclosing::with(options.checkout.clone()).folder(&options.path).map_err(|error| error.of(&options.path))
 }
 
 /// The repository of a folder, if any.
@@ -133,14 +132,22 @@ pub(super) fn read_commit(
             }
         };
     }
-    let mut walk = Walk { repository, entries: BTreeMap::new(), candidates: 0, seen: 0, findings: Vec::new() };
-    walk.tree(&tree, "", 0).map_err(failed("read a folder of the commit"))?;
     let odb = repository.odb().map_err(failed("open the object database"))?;
+    let mut walk = Walk {
+        repository,
+        odb: &odb,
+        entries: BTreeMap::new(),
+        candidates: 0,
+        seen: 0,
+        names: 0,
+        findings: Vec::new(),
+    };
+    walk.tree(&tree, "", 0).map_err(failed("read a folder of the commit"))?;
     let too_large = || RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL };
-    if walk.candidates > MAX_FILES || walk.seen > MAX_ENTRIES {
+    if walk.is_too_large() {
         return Err(too_large());
     }
-    let Resolved { files: found, refused } = resolve_links(&walk.entries);
+    let Resolved { files: found, refused } = resolve_links(&walk.entries).ok_or_else(too_large)?;
     if found.len() > MAX_FILES {
         return Err(too_large());
     }
@@ -268,20 +275,27 @@ fn prefix(repository: &Repository, root: &Path) -> String {
 
 struct Walk<'r> {
     repository: &'r Repository,
+    odb: &'r Odb<'r>,
     entries: BTreeMap<String, Entry<Oid>>,
     /// The number of configuration files.
     candidates: usize,
     /// The number of visited entries. A few nested trees that repeat each other can form an enormous folder, so it is
     /// limited.
     seen: usize,
+    /// The bytes of all paths and targets of links. Git limits neither their length nor their repetition.
+    names: u64,
     findings: Vec<Finding>,
 }
 
 impl Walk<'_> {
+    fn is_too_large(&self) -> bool {
+        self.seen > MAX_ENTRIES || self.candidates > MAX_FILES || self.names > MAX_TOTAL
+    }
+
     fn tree(&mut self, tree: &Tree<'_>, prefix: &str, depth: usize) -> Result<(), git2::Error> {
         for entry in tree {
             self.seen += 1;
-            if self.seen > MAX_ENTRIES || self.candidates > MAX_FILES {
+            if self.is_too_large() {
                 return Ok(());
             }
             let Ok(name) = entry.name() else {
@@ -293,6 +307,7 @@ impl Walk<'_> {
                 continue;
             }
             let path = format!("{prefix}{name}");
+            self.names += u64::try_from(path.len()).unwrap_or(u64::MAX);
             let found = match entry.kind() {
                 Some(ObjectType::Tree) => {
                     if depth < MAX_DEPTH {
@@ -303,8 +318,15 @@ impl Walk<'_> {
                 }
                 Some(ObjectType::Commit) => Entry::Submodule,
                 Some(ObjectType::Blob) if entry.filemode() == LINK_MODE => {
-                    let blob = self.repository.find_blob(entry.id())?;
-                    std::str::from_utf8(blob.content()).map_or(Entry::Other, |target| Entry::Link(target.to_owned()))
+                    let (size, _) = self.odb.read_header(entry.id())?;
+                    if size > MAX_TARGET {
+                        Entry::Other
+                    } else {
+                        self.names += u64::try_from(size).unwrap_or(u64::MAX);
+                        let blob = self.repository.find_blob(entry.id())?;
+                        std::str::from_utf8(blob.content())
+                            .map_or(Entry::Other, |target| Entry::Link(target.to_owned()))
+                    }
                 }
                 Some(ObjectType::Blob) => {
                     self.candidates += usize::from(is_candidate(&path));

@@ -156,7 +156,7 @@ mod tests {
 
     fn options(path: &Path, folder: &str) -> OpenOptions {
         let folder = Folder::parse(folder).unwrap();
-        OpenOptions { path: path.to_owned(), folder, revision: None, worktree: false, signers: None }
+        OpenOptions { path: path.to_owned(), folder, revision: None, worktree: false, signers: None, checkout: None }
     }
 
     fn walked(options: &OpenOptions, most: usize) -> (Vec<String>, WalkEnd) {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::SnapshotFile;
 use super::text::{is_candidate, unusable};
+use super::{MAX_TOTAL, SnapshotFile};
 
 /// Maximum number of links in one resolution. More count as a cycle.
-const MAX_HOPS: usize = 32;
+pub(super) const MAX_HOPS: usize = 32;
 
 /// An entry before link resolution.
 #[derive(Debug, Clone)]
@@ -30,15 +30,60 @@ pub(super) struct Resolved<T> {
     pub refused: Vec<(String, SnapshotFile)>,
 }
 
-enum LinkError {
+/// Reason why a link is not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkError {
+    /// The target is outside of the repository, or absolute.
     Outside,
+    /// The link leads to itself, or to more than 32 others.
     Cycle,
+    /// The target is missing or unreadable.
     Missing,
+    /// A file would be written through the link.
+    Written,
 }
 
-/// Resolves all links. Returns configuration files and unusable entries, and drops other files.
-pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Resolved<T> {
+impl LinkError {
+    /// The end of a sentence about the target.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Outside => "which is outside of the repository; nodecfg does not read it",
+            Self::Cycle => "which links back to itself",
+            Self::Missing => "which does not exist or is not readable",
+            Self::Written => "through which nodecfg writes no file",
+        }
+    }
+
+    /// How to fix the link.
+    pub(super) fn help(self) -> &'static str {
+        match self {
+            Self::Outside => "copy the file into the repository",
+            Self::Cycle => "link to a file",
+            Self::Missing => "remove the link, or commit its target",
+            Self::Written => "remove the link",
+        }
+    }
+}
+
+/// The names that may still be made for links, in bytes. A few links to large folders, or to each other, make more
+/// names than a machine can hold.
+struct Budget(u64);
+
+impl Budget {
+    /// Counts a name. Reports whether it is within the limit.
+    fn take(&mut self, name: &str) -> bool {
+        let bytes = u64::try_from(name.len()).unwrap_or(u64::MAX).saturating_add(1);
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+/// Resolves all links. Returns configuration files and unusable entries, and drops other files. `None` if the links
+/// make too many names.
+pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Option<Resolved<T>> {
     let (mut files, mut refused) = (Vec::new(), Vec::new());
+    let mut budget = Budget(MAX_TOTAL);
     for (path, entry) in entries {
         match entry {
             Entry::File(file) => {
@@ -58,41 +103,44 @@ pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> R
                 let message = format!("{path} is neither a file nor a folder");
                 refused.push((path.clone(), unusable(path, "not-a-file", message, "replace it with a file")));
             }
-            Entry::Link(target) => match resolve(entries, path) {
-                Ok(real) => add_link(entries, path, &real, &mut files, &mut refused),
-                Err(problem) => refused.push((path.clone(), bad_link(path, target, &problem))),
+            Entry::Link(target) => match resolve(entries, path, &mut budget)? {
+                Ok(real) => add_link(entries, path, &real, &mut files, &mut refused, &mut budget)?,
+                Err(problem) => refused.push((path.clone(), bad_link(path, target, problem))),
             },
         }
     }
-    Resolved { files, refused }
+    Some(Resolved { files, refused })
 }
 
+/// Adds the files that a link leads to. `None` if the links make too many names.
 fn add_link<T: Clone>(
     entries: &BTreeMap<String, Entry<T>>,
     path: &str,
     real: &str,
     files: &mut Vec<(String, T)>,
     refused: &mut Vec<(String, SnapshotFile)>,
-) {
+    budget: &mut Budget,
+) -> Option<()> {
     if let Some(Entry::File(file)) = entries.get(real) {
         if is_candidate(path) {
             files.push((path.to_owned(), file.clone()));
         }
-        return;
+        return Some(());
     }
     let within = if real.is_empty() { String::new() } else { format!("{real}/") };
     if path.starts_with(&within) {
-        refused.push((path.to_owned(), bad_link(path, real, &LinkError::Cycle)));
-        return;
+        refused.push((path.to_owned(), bad_link(path, real, LinkError::Cycle)));
+        return Some(());
     }
     let mut found = false;
     for (below, entry) in entries.range(within.clone()..).take_while(|(below, _)| below.starts_with(&within)) {
         found = true;
         let rest = below.get(within.len()..).unwrap_or_default();
         let name = format!("{path}/{rest}");
+        budget.take(&name).then_some(())?;
         let real = match entry {
             Entry::File(_) => Ok(below.clone()),
-            Entry::Link(_) => resolve(entries, below),
+            Entry::Link(_) => resolve(entries, below, budget)?,
             _ => Err(LinkError::Missing),
         };
         match real.as_ref().map(|real| entries.get(real)) {
@@ -105,23 +153,22 @@ fn add_link<T: Clone>(
         }
     }
     if !found {
-        refused.push((path.to_owned(), bad_link(path, real, &LinkError::Missing)));
+        refused.push((path.to_owned(), bad_link(path, real, LinkError::Missing)));
     }
+    Some(())
 }
 
-fn bad_link(path: &str, target: &str, problem: &LinkError) -> SnapshotFile {
-    let (what, help) = match problem {
-        LinkError::Outside => {
-            ("which is outside of the configuration; nodecfg does not read it", "copy the file into the configuration")
-        }
-        LinkError::Cycle => ("which links back to itself", "link to a file"),
-        LinkError::Missing => ("which does not exist or is not readable", "remove the link, or commit its target"),
-    };
-    unusable(path, "bad-link", format!("{path} is a symbolic link to {target:?}, {what}"), help)
+fn bad_link(path: &str, target: &str, problem: LinkError) -> SnapshotFile {
+    let message = format!("{path} is a symbolic link to {target:?}, {}", problem.text());
+    unusable(path, "bad-link", message, problem.help())
 }
 
-/// Resolves a path to one without links.
-fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String, LinkError> {
+/// Resolves a path to one without links. `None` if the links make too many names.
+fn resolve<T>(
+    entries: &BTreeMap<String, Entry<T>>,
+    path: &str,
+    budget: &mut Budget,
+) -> Option<Result<String, LinkError>> {
     let mut pending: Vec<&str> = path.split('/').rev().collect();
     let mut at: Vec<&str> = Vec::new();
     let mut hops = 0;
@@ -129,17 +176,22 @@ fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String
         match part {
             "" | "." => {}
             ".." => {
-                at.pop().ok_or(LinkError::Outside)?;
+                if at.pop().is_none() {
+                    return Some(Err(LinkError::Outside));
+                }
             }
             part => {
                 at.push(part);
-                if let Some(Entry::Link(target)) = entries.get(&at.join("/")) {
+                let name = at.join("/");
+                budget.take(&name).then_some(())?;
+                if let Some(Entry::Link(target)) = entries.get(&name) {
+                    budget.take(target).then_some(())?;
                     hops += 1;
                     if hops > MAX_HOPS {
-                        return Err(LinkError::Cycle);
+                        return Some(Err(LinkError::Cycle));
                     }
                     if target.starts_with('/') {
-                        return Err(LinkError::Outside);
+                        return Some(Err(LinkError::Outside));
                     }
                     at.pop();
                     pending.extend(target.split('/').rev());
@@ -147,7 +199,7 @@ fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String
             }
         }
     }
-    Ok(at.join("/"))
+    Some(Ok(at.join("/")))
 }
 
 #[cfg(test)]
@@ -166,7 +218,7 @@ mod tests {
                 ((*path).to_owned(), entry)
             })
             .collect();
-        let Resolved { files, refused } = resolve_links(&entries);
+        let Resolved { files, refused } = resolve_links(&entries).unwrap();
         let refused = refused.into_iter().map(|(path, file)| match file {
             SnapshotFile::Unusable(finding) => format!("{path}: {}", finding.code),
             SnapshotFile::Text(_) => path,
@@ -196,6 +248,21 @@ mod tests {
             ]
         );
         assert_eq!(refused, Vec::<String>::new());
+    }
+
+    #[test]
+    fn links_make_a_bounded_number_of_names() {
+        let long = "n".repeat(200);
+        // Links to one folder: 10,000 times 10,000 names.
+        let files = (0..10_000).map(|at| (format!("a/{at}{long}"), Entry::File(())));
+        let links = (0..10_000).map(|at| (format!("l{at}"), Entry::Link("a".to_owned())));
+        assert!(resolve_links(&files.chain(links).collect()).is_none());
+        // Long targets, one after the other.
+        let links = (0..10_000).map(|at| {
+            let target = format!("{}{}", "./a/../".repeat(500), at + 1);
+            (at.to_string(), Entry::Link::<()>(target))
+        });
+        assert!(resolve_links(&links.collect()).is_none());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use nodecfg_planning::snapshot::{MAX_FILE, Snapshot, SnapshotFile, Source, text}
 use signature::Signers;
 
 mod address;
+mod confined;
+mod enclosing;
 mod error;
 mod folder;
 mod git;
@@ -28,7 +30,10 @@ mod subfolder;
 mod tests;
 
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
+pub use confined::OpenError;
+pub use enclosing::{Enclosing, cleaned};
 pub use error::RepositoryError;
+pub use links::LinkError;
 pub use merge::merged_into;
 pub use program::{ProgramError, Programs, Stopper};
 pub use read_file::read_file;
@@ -55,6 +60,8 @@ pub struct OpenOptions {
     pub worktree: bool,
     /// The allowed signers of the commit. Unset: signatures are not verified.
     pub signers: Option<Arc<Signers>>,
+    /// A folder that links below it do not leave, like those of a repository: the checkout of a job.
+    pub checkout: Option<PathBuf>,
 }
 
 /// Commit of the revision, without reading its files. `None` if the files are not those of a commit.

@@ -1,21 +1,23 @@
 //! Reads a single file or standard input.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::text::{normalized, unusable};
-use super::{MAX_FILE, SnapshotFile};
+use super::text::normalized;
+use super::{Enclosing, MAX_FILE, OpenError, SnapshotFile};
 
 /// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a file, or standard input for `-`. A file of more than [`MAX_FILE`] bytes is unusable. Messages name it
-/// `name`.
+/// Reads a file, or standard input for `-`. A file of more than [`MAX_FILE`] bytes is unusable, and so is one that
+/// `enclosing` refuses. Messages name it `name`.
 #[must_use]
-pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
-    let read =
-        if path == Path::new("-") { read_limited(io::stdin().lock()) } else { File::open(path).and_then(read_limited) };
+pub fn read_file(enclosing: &mut Enclosing, path: &Path, name: &str) -> SnapshotFile {
+    let read = if path == Path::new("-") {
+        read_limited(io::stdin().lock())
+    } else {
+        enclosing.file(path).and_then(read_limited)
+    };
     match read {
         Ok(bytes) => match normalized(name, &bytes) {
             // The kubelet reads a text that begins with `{` as JSON, but after a byte order mark as YAML. Keeps the
@@ -25,15 +27,12 @@ pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
             }
             file => file,
         },
-        Err(error) => {
-            let message = format!("{name} cannot be read: {error}");
-            unusable(name, "unreadable-file", message, "check the path and its permissions")
-        }
+        Err(error) => error.unusable(name),
     }
 }
 
 /// Reads one byte past the limit, so that the caller detects a file that is too large.
-fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
+pub(super) fn read_limited(from: impl Read) -> Result<Vec<u8>, OpenError> {
     let mut bytes = Vec::new();
     from.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -45,7 +44,7 @@ mod tests {
 
     #[test]
     fn reads_texts_and_reports_unreadable_files() {
-        let code = |path: &str| match read_file(Path::new(path), "x") {
+        let code = |path: &str| match read_file(&mut Enclosing::default(), Path::new(path), "x") {
             SnapshotFile::Text(text) => text.len().to_string(),
             SnapshotFile::Unusable(finding) => finding.code.to_owned(),
         };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::RepositoryError;
+use super::confined::Confined;
 
 /// A folder within a repository. Empty for the root.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -47,18 +48,10 @@ impl Folder {
         &self.0
     }
 
-    /// The folder on disk below `root`, which contains no links. A link may lead elsewhere within the root only.
+    /// The folder on disk below `root`, without links. A link may lead elsewhere within the root only.
     pub(super) fn below(&self, root: &Path) -> Result<PathBuf, RepositoryError> {
-        if self.0.is_empty() {
-            return Ok(root.to_owned());
-        }
-        let path = root.join(&self.0);
-        let real = path.canonicalize().map_err(|source| RepositoryError::Unreadable { path: path.clone(), source })?;
-        if !real.starts_with(root) {
-            let source = std::io::Error::other("it is a link that leads out of the repository");
-            return Err(RepositoryError::Unreadable { path, source });
-        }
-        if real.is_dir() { Ok(real) } else { Err(RepositoryError::NotAFolder { path }) }
+        let found = Confined::at(root).and_then(|root| root.folder(Path::new(&self.0)));
+        found.map(|folder| folder.path().to_owned()).map_err(|error| error.of(&root.join(&self.0)))
     }
 }
 
@@ -87,7 +80,7 @@ mod tests {
         std::os::unix::fs::symlink("..", root.join("out")).unwrap();
         let below = |text: &str| Folder::parse(text).unwrap().below(&root).map_err(|error| error.to_string());
         assert_eq!(below("in").unwrap(), root.join("a"));
-        assert!(below("out").unwrap_err().contains("leads out"));
+        assert!(below("out").unwrap_err().contains("outside of the repository"));
         assert!(below("missing").unwrap_err().contains("cannot read"));
     }
 

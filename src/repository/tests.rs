@@ -49,6 +49,7 @@ fn read(path: &Path, revision: Option<&str>, worktree: bool) -> Result<Snapshot,
         revision: revision.map(str::to_owned),
         worktree,
         signers: None,
+        checkout: None,
     })
 }
 
@@ -218,6 +219,7 @@ fn refuses_bare_repositories_inside_a_checkout() {
             revision: None,
             worktree: false,
             signers: None,
+            checkout: None,
         };
         assert!(history::walk(&options, |_, _| std::ops::ControlFlow::Break(())).is_err(), "{named}");
         assert!(history::known(&options, []).is_err(), "{named}");
@@ -230,6 +232,7 @@ fn refuses_bare_repositories_inside_a_checkout() {
         revision: None,
         worktree: false,
         signers: None,
+        checkout: None,
     };
     assert_eq!(names(&open(&options).expect("reads")), ["pools/x/kubelet.yaml"]);
 }

@@ -15,6 +15,7 @@ mod explain;
 mod help;
 mod install;
 mod limited;
+mod links;
 mod mistakes;
 mod program;
 mod render;

@@ -11,8 +11,8 @@ use super::repository_args::{RevisionArgs, parse_kubernetes_version};
 use super::{CommandError, CommandResult, Exit, Terminal, github_actions};
 use crate::report::findings::{SourceTexts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, ReportFormat, Totals, annotations, renderer};
-use crate::repository::read_file;
 use crate::repository::signature::Signers;
+use crate::repository::{Enclosing, read_file};
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::minor::NEWEST_RELEASED;
@@ -58,12 +58,15 @@ Examples:
   nodecfg validate -o sarif > nodecfg.sarif            write a report for code scanning";
 
 pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    let paths = args.paths()?;
+    let mut enclosing = Enclosing::with(github_actions::checkout());
+    let paths = args.paths(&mut enclosing)?;
     args.reports.create(|output| output.shape().map(drop))?;
     let location = github_actions::location();
-    let targets = targets::targets(&paths, args.revision.git.folder.is_none(), |path| args.source(path))?;
+    let with_parts = args.revision.git.folder.is_none();
+    let targets = targets::targets(&paths, with_parts, &mut enclosing, |path| args.source(path))?;
     let mut run = Run {
         checks: args.checks(),
+        enclosing,
         single: targets.len() == 1,
         verbose: verbose > 0,
         renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
@@ -95,6 +98,7 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
                 args.refuse_options(is_wrong, Some(path), "a file")?;
                 run.file(path, terminal)?;
             }
+            Target::Outside(path) => run.outside(path, terminal)?,
         }
     }
     if run.totals.files == 0 && run.totals.pools == 0 && run.totals.errors == 0 {
@@ -126,7 +130,7 @@ impl Args {
     }
 
     /// All paths to check, in the order given, and whether the list of files named each.
-    fn paths(&self) -> Result<Vec<(PathBuf, bool)>, CommandError> {
+    fn paths(&self, enclosing: &mut Enclosing) -> Result<Vec<(PathBuf, bool)>, CommandError> {
         let mut paths: Vec<(PathBuf, bool)> = self.paths.iter().map(|path| (path.clone(), false)).collect();
         if let Some(list) = &self.files_from {
             let read_error = |error: io::Error| {
@@ -136,12 +140,15 @@ impl Args {
             let source: Box<dyn Read> = if list == Path::new("-") {
                 Box::new(io::stdin())
             } else {
-                Box::new(std::fs::File::open(list).map_err(read_error)?)
+                Box::new(enclosing.file(list).map_err(|error| read_error(error.into()))?)
             };
             for line in BufReader::new(source).lines() {
                 let line = line.map_err(read_error)?;
-                if !line.trim().is_empty() {
-                    paths.push((PathBuf::from(line.trim_end_matches('\r')), true));
+                match line.trim_end_matches('\r') {
+                    line if line.trim().is_empty() => {}
+                    // The name of a file here, not standard input.
+                    "-" => paths.push((PathBuf::from("./-"), true)),
+                    line => paths.push((PathBuf::from(line), true)),
                 }
             }
         } else if paths.is_empty() {
@@ -178,6 +185,7 @@ impl Args {
 /// One run over many targets. Each target is dropped after its report.
 struct Run {
     checks: Checks,
+    enclosing: Enclosing,
     /// Whether there is only one target. Then paths in messages omit its name.
     single: bool,
     verbose: bool,
@@ -198,9 +206,11 @@ impl Run {
         let name = if path == Path::new("-") { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
         let mut report = FileReport { file: name.clone(), ..FileReport::default() };
         let mut text = None;
-        match read_file(path, &name) {
+        match read_file(&mut self.enclosing, path, &name) {
             SnapshotFile::Unusable(finding) => {
-                let near = targets::nearest_path(path).map(|near| format!("did you mean {near}?"));
+                // Names nothing that a refused link leads to.
+                let near = if finding.code == "unreadable-file" { targets::nearest_path(path) } else { None };
+                let near = near.map(|near| format!("did you mean {near}?"));
                 report.findings.push(Finding { help: near.or(finding.help.clone()), ..*finding });
             }
             SnapshotFile::Text(read) => {
@@ -211,21 +221,49 @@ impl Run {
                 text = Some(read);
             }
         }
+        self.single_file(report, text, terminal)
+    }
+
+    /// Reports a path in a list of files that leaves the repository.
+    fn outside(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), CommandError> {
+        let file = path.to_string_lossy().into_owned();
+        let message = format!("{file} is in the list of files and leaves the repository; nodecfg does not read it");
+        let finding = Finding::error("bad-path", message).at(Place::whole_file(&*file));
+        let finding = finding.help("remove it from the list, or name it as an argument");
+        self.single_file(FileReport { file, findings: vec![finding], ..FileReport::default() }, None, terminal)
+    }
+
+    fn single_file(
+        &mut self,
+        report: FileReport,
+        text: Option<Arc<str>>,
+        terminal: &mut Terminal,
+    ) -> Result<(), CommandError> {
         self.totals.files += 1;
-        let texts = SingleText { name, text };
+        let texts = SingleText { name: report.file.clone(), text };
         self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
+    }
+
+    /// The files of a repository. `None` if it cannot be read, which is a finding beside those of other targets.
+    async fn snapshot(
+        &mut self,
+        source: SnapshotSource<'_>,
+        terminal: &mut Terminal,
+    ) -> Result<Option<Snapshot>, CommandError> {
+        match source.snapshot(terminal.progress()).await {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(CommandError::Repository(error)) if !self.single => {
+                let finding = Finding::error("repository", error.to_string()).help(error.help());
+                self.report_general(&[finding], terminal)?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn repository(&mut self, source: SnapshotSource<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
         let name = source.root();
-        let snapshot = match source.snapshot(terminal.progress()).await {
-            Ok(snapshot) => snapshot,
-            Err(CommandError::Repository(error)) if !self.single => {
-                let finding = Finding::error("repository", error.to_string()).help(error.help());
-                return self.report_general(&[finding], terminal);
-            }
-            Err(failure) => return Err(failure),
-        };
+        let Some(snapshot) = self.snapshot(source, terminal).await? else { return Ok(()) };
         let Built { desired, mut findings, checked, .. } = build(&snapshot, &self.checks);
         self.totals.pools += desired.as_ref().map_or(checked.len(), |desired| desired.pools.len());
         for pool in checked.iter().filter(|pool| !pool.declared) {
@@ -259,7 +297,7 @@ impl Run {
         paths: &BTreeMap<String, PathBuf>,
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
-        let snapshot = source.snapshot(terminal.progress()).await?;
+        let Some(snapshot) = self.snapshot(source, terminal).await? else { return Ok(()) };
         let built = build(&snapshot, &self.checks).concerning(&paths.keys().cloned().collect());
         let used: BTreeSet<String> = built.files.values().flatten().cloned().collect();
         if !used.is_empty() {

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::CommandError;
 use crate::cli::git_args::SnapshotSource;
-use kubelet_config::filepath;
+use crate::repository::{Enclosing, OpenError, cleaned};
 use kubelet_config::spelling::nearest;
-use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
 use nodecfg_planning::snapshot::text::is_candidate;
 
 /// The number of names to compare with that of a missing file.
@@ -27,6 +26,8 @@ pub(super) enum Target {
     },
     /// A file outside of repositories, or standard input.
     File(PathBuf),
+    /// A path in a list of files that leaves the repository around the current folder.
+    Outside(PathBuf),
 }
 
 /// Decides what each path is. Paths within one repository become one target at the position of the first.
@@ -38,17 +39,32 @@ pub(super) enum Target {
 pub(super) fn targets<'p>(
     paths: &'p [(PathBuf, bool)],
     with_parts: bool,
+    enclosing: &mut Enclosing,
     source: impl Fn(&'p Path) -> SnapshotSource<'p>,
 ) -> Result<Vec<Target>, CommandError> {
     let mut targets: Vec<Target> = Vec::new();
-    let mut roots = Roots::default();
+    let list_root = if paths.iter().any(|(_, from_list)| *from_list) {
+        std::env::current_dir().ok().map(|folder| enclosing.confine_list(&folder))
+    } else {
+        None
+    };
     for (path, from_list) in paths {
-        if path == Path::new("-") {
+        if *from_list {
+            // The author of a pull request chooses the names of a list, and typed none of them.
+            let is_below = |root: &PathBuf, path: &Path| {
+                let below = path.strip_prefix(root);
+                below.is_ok_and(|below| below.iter().all(|part| !part.eq_ignore_ascii_case(".git")))
+            };
+            let is_inside = |root: &PathBuf| cleaned(path).is_ok_and(|path| is_below(root, &path));
+            if !list_root.as_ref().is_some_and(is_inside) {
+                targets.push(Target::Outside(path.clone()));
+                continue;
+            }
+        } else if path == Path::new("-") {
             targets.push(Target::File(path.clone()));
             continue;
         }
-        let root = if with_parts { roots.around(path) } else { None };
-        if let Some((root, below)) = root {
+        if with_parts && let Some((root, below)) = enclosing.repository(path) {
             let same = targets.iter_mut().find_map(|target| match target {
                 Target::Part { root: other, paths } if *other == root => Some(paths),
                 _ => None,
@@ -62,49 +78,12 @@ pub(super) fn targets<'p>(
         // A path from a list, or with the name of a configuration file, is a file even if it is missing.
         let named = !from_list && !is_candidate(&path.to_string_lossy()) && !path.exists();
         let is_repository = path.is_dir() || (named && source(path).remote()?.is_some());
-        targets.push(if is_repository { Target::Repository(path.clone()) } else { Target::File(path.clone()) });
+        // A linked folder that leaves the repository around it is reported like a file.
+        let mut is_refused = || matches!(enclosing.folder(path), Err(OpenError::Link { .. }));
+        let is_file = !is_repository || (*from_list && is_refused());
+        targets.push(if is_file { Target::File(path.clone()) } else { Target::Repository(path.clone()) });
     }
     Ok(targets)
-}
-
-/// The repository around each folder, found once.
-#[derive(Default)]
-struct Roots(BTreeMap<PathBuf, Option<PathBuf>>);
-
-impl Roots {
-    /// The repository around an existing path, and the path from there. `None` for a repository itself, and for a
-    /// path outside of repositories.
-    fn around(&mut self, path: &Path) -> Option<(PathBuf, String)> {
-        let absolute = PathBuf::from(filepath::clean(std::path::absolute(path).ok()?.to_str()?));
-        let is_folder = absolute.is_dir();
-        if !absolute.exists() || (is_folder && (is_root(&absolute) || is_top(&absolute))) {
-            return None;
-        }
-        let folder = absolute.parent()?.to_owned();
-        let root = self.0.entry(folder.clone()).or_insert_with(|| enclosing(&folder)).clone()?;
-        let below = absolute.strip_prefix(&root).ok()?.to_str()?.to_owned();
-        Some((root, below))
-    }
-}
-
-/// The nearest repository at or above a folder, within the folder's git repository.
-fn enclosing(folder: &Path) -> Option<PathBuf> {
-    let mut inside = true;
-    let above = folder.ancestors().take_while(|folder| std::mem::replace(&mut inside, !is_top(folder)));
-    above.into_iter().find(|folder| is_root(folder)).map(Path::to_owned)
-}
-
-/// Reports whether a folder is the top of a git repository.
-fn is_top(folder: &Path) -> bool {
-    folder.join(".git").exists()
-}
-
-/// Reports whether a folder has a `nodecfg.yaml`, or a pool under `pools/`.
-fn is_root(folder: &Path) -> bool {
-    let is_pool = |folder: &Path| ["kubelet.yaml", "pool.yaml"].iter().any(|name| folder.join(name).is_file());
-    folder.join(FLEET_FILE).is_file()
-        || std::fs::read_dir(folder.join(POOLS_FOLDER))
-            .is_ok_and(|entries| entries.flatten().any(|entry| is_pool(&entry.path())))
 }
 
 /// The path of the file or folder whose name is nearest to that of a missing one.
@@ -194,32 +173,5 @@ mod tests {
         assert_eq!(name("/repo", "/repo/pools/gpu/kubelet.yaml"), "pools/gpu/kubelet.yaml");
         assert_eq!(name("/repo/pools/gpu", "/repo/pools/gpu/kubelet.yaml"), "kubelet.yaml");
         assert_eq!(name("/repo/pools/gpu", "/repo/base/kubelet.yaml"), "../../base/kubelet.yaml");
-    }
-
-    #[test]
-    fn finds_the_repository_within_its_git_repository() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |path: &str| {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
-        };
-        [
-            "nodecfg.yaml",
-            "other/.git/HEAD",
-            "other/a.yaml",
-            "fleet/pools/a/kubelet.yaml",
-            "fleet/base/b.yaml",
-            "c/d.yaml",
-        ]
-        .iter()
-        .for_each(|path| write(path));
-        let root = folder.path();
-        let around = |path: &str| Roots::default().around(&root.join(path));
-        assert_eq!(around("fleet/base/b.yaml"), Some((root.join("fleet"), "base/b.yaml".to_owned())));
-        assert_eq!(around("fleet/pools/a/"), Some((root.join("fleet"), "pools/a".to_owned())));
-        assert_eq!(around("c/d.yaml"), Some((root.to_owned(), "c/d.yaml".to_owned())));
-        assert_eq!(around("other/a.yaml"), None, "another git repository");
-        assert_eq!((around("fleet"), around("other"), around("fleet/pools/a/missing.yaml")), (None, None, None));
     }
 }
