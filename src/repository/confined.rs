@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn opens_only_files_below_the_folder() {
         let outer = tempfile::tempdir().unwrap();
-        let root = outer.path().join("root");
+        let root = outer.path().join("top");
         std::fs::create_dir_all(root.join("a/b")).unwrap();
         std::fs::create_dir_all(root.join(".git")).unwrap();
         std::fs::write(root.join(".git/config"), "token").unwrap();
@@ -222,7 +222,7 @@ mod tests {
         for (target, link) in [
             ("a/b", "in"),
             ("../one", "a/b/two"),
-            ("../../root/a/one", "a/around"),
+            ("../../top/a/one", "a/around"),
             ("../secret", "out"),
             ("out", "chained"),
             ("..", "up"),

@@ -9,7 +9,7 @@ use walkdir::WalkDir;
 use super::confined::{Confined, OpenError};
 use super::links::{Entry, Resolved, resolve_links};
 use super::read_file::read_limited;
-use super::text::{is_candidate, normalized, too_large, unreadable_name};
+use super::text::{has_controls, is_candidate, name_with_controls, normalized, too_large, unreadable_name};
 use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
 /// The maximum depth of folders.
@@ -52,6 +52,13 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
             findings.extend(unreadable_name(&shown));
             continue;
         };
+        if has_controls(&path) {
+            findings.extend(name_with_controls(&path));
+            if kind.is_dir() {
+                walk.skip_current_dir();
+            }
+            continue;
+        }
         let entry = if kind.is_dir() {
             if !item.path().join(".git").exists() {
                 continue;

@@ -9,7 +9,7 @@ use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, T
 use super::folder::relative;
 use super::links::{Entry, Resolved, resolve_links};
 use super::signature::Signers;
-use super::text::{is_candidate, normalized, too_large, unreadable_name, unusable};
+use super::text::{has_controls, is_candidate, name_with_controls, normalized, too_large, unreadable_name, unusable};
 use super::{
     Enclosing, MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile,
     Source,
@@ -308,6 +308,10 @@ impl Walk<'_> {
             }
             let path = format!("{prefix}{name}");
             self.names += u64::try_from(path.len()).unwrap_or(u64::MAX);
+            if has_controls(name) {
+                self.findings.extend(name_with_controls(&path));
+                continue;
+            }
             let found = match entry.kind() {
                 Some(ObjectType::Tree) => {
                     if depth < MAX_DEPTH {

@@ -50,7 +50,7 @@ impl LinkError {
             Self::Outside => "which is outside of the repository; nodecfg does not read it",
             Self::Cycle => "which links back to itself",
             Self::Missing => "which does not exist or is not readable",
-            Self::Written => "through which nodecfg writes no file",
+            Self::Written => "and files are not written through links",
         }
     }
 
@@ -69,10 +69,13 @@ impl LinkError {
 /// names than a machine can hold.
 struct Budget(u64);
 
+/// What a name costs beside its bytes, so that short names take no long time either.
+const NAME: u64 = 64;
+
 impl Budget {
     /// Counts a name. Reports whether it is within the limit.
     fn take(&mut self, name: &str) -> bool {
-        let bytes = u64::try_from(name.len()).unwrap_or(u64::MAX).saturating_add(1);
+        let bytes = u64::try_from(name.len()).unwrap_or(u64::MAX).saturating_add(NAME);
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or_default();
         left.is_some()
@@ -253,12 +256,12 @@ mod tests {
     #[test]
     fn links_make_a_bounded_number_of_names() {
         let long = "n".repeat(200);
-        // Links to one folder: 10,000 times 10,000 names.
-        let files = (0..10_000).map(|at| (format!("a/{at}{long}"), Entry::File(())));
-        let links = (0..10_000).map(|at| (format!("l{at}"), Entry::Link("a".to_owned())));
+        // Links to one folder: 2,000 times 2,000 names.
+        let files = (0..2_000).map(|at| (format!("a/{at}{long}"), Entry::File(())));
+        let links = (0..2_000).map(|at| (format!("l{at}"), Entry::Link("a".to_owned())));
         assert!(resolve_links(&files.chain(links).collect()).is_none());
         // Long targets, one after the other.
-        let links = (0..10_000).map(|at| {
+        let links = (0..2_000).map(|at| {
             let target = format!("{}{}", "./a/../".repeat(500), at + 1);
             (at.to_string(), Entry::Link::<()>(target))
         });

@@ -251,3 +251,24 @@ fn reports_are_not_written_through_links() {
     assert_eq!(std::fs::read_to_string(outside.path().join("plain")).unwrap(), TOKEN);
     assert!(!outside.path().join("new").exists());
 }
+
+/// A part of a name at the start of a line would be a command to GitHub's runner.
+#[test]
+fn names_begin_no_lines() {
+    let folder = gpu();
+    let names =
+        ["pools/gpu/a\n::error::b.yaml", "pools/c\n::error::d/kubelet.yaml", "base/e\r::error::\u{1b}[2Jf.yaml"];
+    for name in names {
+        folder.write(name, KUBELET);
+    }
+    let listed = run_with(folder.path(), "validate --files-from -", "base/e\r::error::\u{1b}[2Jf.yaml", &[]);
+    let mut named = nodecfg(folder.path());
+    named.arg("validate").args(names);
+    folder.commit();
+    for run in [run(folder.path(), "validate"), run(folder.path(), "validate --worktree"), listed, Run::of(named)] {
+        assert!(!run.out.contains(['\r', '\u{1b}']), "{}", run.shown());
+        assert!(!run.out.lines().any(|line| line.trim_start().starts_with("::")), "{}", run.shown());
+    }
+    let run = run(folder.path(), "validate -o json");
+    assert_eq!(run.out.matches("\"bad-name\"").count(), 3, "{}", run.shown());
+}

@@ -16,6 +16,7 @@ use crate::repository::{Enclosing, read_file};
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_contract::printable::escaped;
 use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
 use targets::{FileNames, Target};
@@ -203,14 +204,14 @@ struct Run {
 
 impl Run {
     fn file(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), CommandError> {
-        let name = if path == Path::new("-") { "stdin".to_owned() } else { path.to_string_lossy().into_owned() };
+        let name = if path == Path::new("-") { "stdin".to_owned() } else { escaped(&path.to_string_lossy()) };
         let mut report = FileReport { file: name.clone(), ..FileReport::default() };
         let mut text = None;
         match read_file(&mut self.enclosing, path, &name) {
             SnapshotFile::Unusable(finding) => {
                 // Names nothing that a refused link leads to.
                 let near = if finding.code == "unreadable-file" { targets::nearest_path(path) } else { None };
-                let near = near.map(|near| format!("did you mean {near}?"));
+                let near = near.map(|near| format!("did you mean {}?", escaped(&near)));
                 report.findings.push(Finding { help: near.or(finding.help.clone()), ..*finding });
             }
             SnapshotFile::Text(read) => {
@@ -226,7 +227,7 @@ impl Run {
 
     /// Reports a path in a list of files that leaves the repository.
     fn outside(&mut self, path: &Path, terminal: &mut Terminal) -> Result<(), CommandError> {
-        let file = path.to_string_lossy().into_owned();
+        let file = escaped(&path.to_string_lossy());
         let message = format!("{file} is in the list of files and leaves the repository; nodecfg does not read it");
         let finding = Finding::error("bad-path", message).at(Place::whole_file(&*file));
         let finding = finding.help("remove it from the list, or name it as an argument");

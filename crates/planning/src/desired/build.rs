@@ -10,7 +10,10 @@ use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
-use super::{Desired, LabelSelector, Pool, PoolTarget, gate_fields, pool_order, proposals, read, schedule_fields};
+use super::{
+    Desired, LabelSelector, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
+    schedule_fields,
+};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -25,6 +28,10 @@ pub const FLEET_FILE: &str = "nodecfg.yaml";
 pub const POOLS_FOLDER: &str = "pools";
 /// Name of the fleet without that file.
 pub const DEFAULT_FLEET: &str = "default";
+
+/// Maximum bytes of the configurations of all pools. Pools may share large files, so the sum of all files does not limit
+/// it. The first pool beyond is reported, and no further one is rendered.
+const MAX_RENDERED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// Result of reading a snapshot.
 #[derive(Debug, Clone)]
@@ -93,6 +100,7 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<
         of_folders: BTreeMap::new(),
         unread_pools: false,
         order: pool_order::References::new(),
+        rendered: 0,
         proposals: Proposals::default(),
     };
     let desired = files.desired();
@@ -121,6 +129,8 @@ struct Files<'s> {
     unread_pools: bool,
     /// Pools that each pool waits for.
     order: pool_order::References,
+    /// Bytes of the configurations of all pools so far.
+    rendered: usize,
     /// The proposals for paths that do not exist.
     proposals: Proposals,
 }
@@ -160,7 +170,7 @@ impl Files<'_> {
                 }
             }
         }
-        self.report_equal_selectors(&pools);
+        self.findings.extend(equal_selectors::check(&pools));
         let known = self.of_folders.keys().filter_map(|folder| PoolName::new(folder).ok()).collect();
         self.findings.extend(pool_order::check(&self.order, &known));
         Some(Desired {
@@ -291,8 +301,17 @@ impl Files<'_> {
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
             let (layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
+            if self.rendered > MAX_RENDERED {
+                return None;
+            }
             let (rendered, verdicts) =
                 render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
+            self.rendered = self.rendered.saturating_add(rendered.canonical.len());
+            if self.rendered > MAX_RENDERED {
+                let message = format!("the configurations of all pools have more than {MAX_RENDERED} bytes together");
+                let finding = Finding::error("too-much-text", message).at(Place::whole_file(rendered.path.as_str()));
+                self.findings.push(finding.help("move pools into another repository"));
+            }
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
             Some(PoolTarget::Config(Box::new(rendered)))
         }
@@ -445,34 +464,6 @@ impl Files<'_> {
 
     fn first_file(&self, prefix: &str) -> Place {
         Place::whole_file(self.snapshot.below(prefix).next().map_or(prefix, String::as_str))
-    }
-
-    /// Reports pools with equal selector and equal priority, because they select the same nodes.
-    fn report_equal_selectors(&mut self, pools: &BTreeMap<PoolName, Pool>) {
-        let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
-        for pool in pools.values() {
-            let key = (pool.selector.to_string(), pool.priority);
-            match seen.get(&key) {
-                Some(first) => self.findings.push(
-                    Finding::error(
-                        "same-selector",
-                        format!(
-                            "pools {} and {} select the same nodes ({}) with the same priority",
-                            first.name, pool.name, key.0
-                        ),
-                    )
-                    .at(pool.place.clone())
-                    .related(first.place.clone(), "the other pool")
-                    .help(format!(
-                        "set spec.priority: {}; the higher pool wins a node that several select",
-                        pool.priority.saturating_add(1)
-                    )),
-                ),
-                None => {
-                    seen.insert(key, pool);
-                }
-            }
-        }
     }
 
     /// Warns about a `nodecfg.yml`, and about files under `base/` and `pools/`, that nothing uses.

@@ -82,3 +82,24 @@ fn refuses_many_patches_of_one_pool() {
     assert!(built.desired.is_none());
     assert_eq!(found, ["`spec.kubelet.patches`: 40000 entries, at most 50 are allowed"]);
 }
+
+#[test]
+fn renders_a_bounded_number_of_bytes() {
+    let base = format!("{HEADER}clusterDomain: {}\n", "x".repeat(300_000));
+    let pool = |name: &str| {
+        format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\n\
+             spec: {{kubelet: {{base: ../../base/b.yaml}}}}\n"
+        )
+    };
+    let names: Vec<String> = (0..9).map(|at| format!("p{at}")).collect();
+    let mut files: Vec<(String, String)> =
+        names.iter().map(|name| (format!("pools/{name}/pool.yaml"), pool(name))).collect();
+    files.push(("base/b.yaml".to_owned(), base));
+    let files = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let built = build(&Snapshot::of_texts(files), &Checks::default());
+    let too_much: Vec<&Finding> = built.findings.iter().filter(|finding| finding.code == "too-much-text").collect();
+    let [too_much] = too_much.as_slice() else { panic!("{too_much:?}") };
+    assert!(too_much.message.ends_with("bytes together"), "{}", too_much.message);
+    assert_eq!((built.desired.is_none(), built.checked.len()), (true, 4), "the first pool beyond is the last one");
+}

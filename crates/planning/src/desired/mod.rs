@@ -21,6 +21,7 @@ mod build;
 mod checked;
 mod concerning;
 mod drain_fields;
+mod equal_selectors;
 mod fields;
 pub mod formats;
 mod gate_fields;

@@ -24,6 +24,8 @@ pub(super) const EXCLUSION: [&str; 3] = ["from", "to", "reason"];
 
 /// Maximum number of windows, and of exclusions, of one file. Bounds the time of a search for the next opening.
 const MAX_ENTRIES: usize = 50;
+/// The number of findings after which an unknown time zone gets no proposal.
+const MAX_PROPOSING: usize = 200;
 /// Maximum length of a window: the time until it opens again.
 const MAX_LENGTH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -107,7 +109,12 @@ fn zone(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<TimeZone> {
     database
         .get(text)
         .map_err(|_| {
-            let known: Vec<String> = database.available().map(|name| name.to_string()).collect();
+            // The search compares with 600 names, and a repository may have thousands of windows.
+            let known: Vec<String> = if findings.len() < MAX_PROPOSING {
+                database.available().map(|name| name.to_string()).collect()
+            } else {
+                Vec::new()
+            };
             let help = match nearest(text, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean {near}?"),
                 None => "write a name of the IANA time zone database such as Europe/Berlin or UTC".to_owned(),

@@ -48,11 +48,26 @@ pub fn unusable(path: &str, code: &'static str, message: String, help: &str) -> 
 /// Finding for a file under `pools/` or `base/` whose name is not UTF-8; ignoring the file could remove a whole pool.
 /// `path` is the lossy name.
 pub fn unreadable_name(path: &str) -> Option<Finding> {
-    let configuration = ["pools/", "base/"].iter().any(|folder| path.starts_with(folder));
     let message = format!("the file name {path:?} is not UTF-8");
-    configuration.then(|| {
-        Finding::error("not-utf-8-name", message).help("rename it with git mv; complete the name in the shell")
-    })
+    let finding = Finding::error("not-utf-8-name", message);
+    is_configuration(path).then(|| finding.help("rename it with git mv; complete the name in the shell"))
+}
+
+/// Reports whether a path has control characters, such as line feeds. No file of such a name is read: a line of a log
+/// that begins with a part of the name may be a command to the program that reads the log.
+#[must_use]
+pub fn has_controls(path: &str) -> bool {
+    path.chars().any(char::is_control)
+}
+
+/// Finding for a file under `pools/` or `base/` whose name has control characters.
+pub fn name_with_controls(path: &str) -> Option<Finding> {
+    let finding = Finding::error("bad-name", format!("the file name {path:?} has control characters"));
+    is_configuration(path).then(|| finding.help("rename it with git mv; complete the name in the shell"))
+}
+
+fn is_configuration(path: &str) -> bool {
+    ["pools/", "base/"].iter().any(|folder| path.starts_with(folder))
 }
 
 /// Reports whether nodecfg reads a file of this path: YAML or JSON by its ending, and no part of the path hidden.
@@ -81,5 +96,6 @@ mod tests {
         let finding = unreadable_name("pools/b\u{fffd}/kubelet.yaml").unwrap();
         assert_eq!((finding.code, finding.severity), ("not-utf-8-name", kubelet_config::finding::Severity::Error));
         assert!(unreadable_name("photos/b\u{fffd}.jpg").is_none());
+        assert!(name_with_controls("pools/a/b\n.yaml").is_some() && has_controls("b\u{9b}") && !has_controls("ä b"));
     }
 }
