@@ -342,6 +342,18 @@ mod tests {
         }
     }
 
+    /// A node with attached volumes is not drained.
+    #[tokio::test]
+    async fn one_list_counts_the_volumes_of_all_nodes() {
+        let attached = json!({"metadata": {"name": "v"}, "spec": {"nodeName": "n1"}, "status": {"attached": true}});
+        let list = move || Reply::Json(200, json!({"metadata": {"resourceVersion": "1"}, "items": [attached]}));
+        let nodes = [node_name("n1"), node_name("n2")];
+        let count = DrainRequest::CountVolumes(BTreeSet::from(nodes.clone()));
+        let Response::Drain(inputs, None) = response(Request::Drain(count), list).await else { panic!("no error") };
+        let [n1, n2] = nodes;
+        assert_eq!(inputs, [Input::Volumes(n1, Ok(1)), Input::Volumes(n2, Ok(0))]);
+    }
+
     /// A request that may have arrived is neither done nor refused.
     #[tokio::test]
     async fn lost_response_leaves_the_outcome_open() {

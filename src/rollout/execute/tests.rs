@@ -130,6 +130,26 @@ fn first_error_is_kept() {
     assert!(matches!(runner.error, Some(ClusterError::Expired { .. })), "{:?}", runner.error);
 }
 
+/// A node whose state is unknown is neither changed nor gone.
+#[test]
+fn node_that_cannot_be_read_again_is_refused() {
+    let (desired, observed, options) = (desired([pool("a", 64, policy(1))]), observed([node("a1", "a")]), options());
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout = rollout(&plan, &desired, &observed, &options);
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout, &mut ignore);
+    runner.step(Input::Start);
+    runner.queue.next();
+    runner.handle_response(Response::Changed(node_name("a1")));
+    assert_eq!(runner.queue.texts(), ["reread a1"]);
+    let operation = Box::new(Operation::on(Verb::Get, Resource::Nodes, None, "a1"));
+    let denied = ClusterError::Forbidden { operation, user: None };
+    runner.handle_response(Response::Reread(node_name("a1"), Box::new(Err(denied))));
+    let outcome = runner.machine.outcome();
+    let end = &outcome.pools[&pool_name("a")].nodes[0].end;
+    assert!(matches!(end, End::Refused { .. }), "{end:?}");
+}
+
 /// The pods of a node are unknown without their watch, and no pod may be lost for a change that is not made.
 #[test]
 fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {

@@ -3,6 +3,7 @@
 use nodecfg_cluster::lease::{self, LockOptions};
 use nodecfg_cluster::{ReaderOptions, observe};
 use nodecfg_contract::observed::{Drain, POOL_LABEL, Pause};
+use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
@@ -66,28 +67,30 @@ impl Cluster {
     }
 
     /// Executes the plan for this desired state.
-    async fn execute(&self, desired: &Desired, stop: watch::Receiver<Stop>) -> Result<Execution, ClusterError> {
-        self.execute_under(desired, Orders::default(), MODE, stop).await
-    }
-
-    /// Executes a plan that was made before these orders.
-    async fn execute_under(
-        &self,
-        desired: &Desired,
-        orders: Orders,
-        mode: Mode,
-        stop: watch::Receiver<Stop>,
-    ) -> Result<Execution, ClusterError> {
+    async fn execute(&self, desired: &Desired, signals: Signals) -> Result<Execution, ClusterError> {
         let (options, observed) = (options(), observe::list(&self.reader, Some(NAMESPACE)).await.unwrap());
         let plan = make(desired, &observed, &options).unwrap();
         let (writer, held) = self.writer().await;
         self.embedded.wire().log.clear();
+        let Signals { orders, stop, lost, concurrency } = signals;
+        let mode = Mode { concurrency, ..MODE };
         let rollout = Rollout { mode, ..rollout(&plan, desired, &observed, &options) };
-        let (_sender, orders) = watch::channel(orders);
+        let lost = async move { if lost { "it was taken".to_owned() } else { std::future::pending().await } };
         let mut ignore = |_: Timestamp, _: &Event| {};
-        let execution = execute(rollout, &self.reader, &writer, held.lost(), orders, stop, &mut ignore).await;
+        let execution =
+            execute(rollout, &self.reader, &writer, lost, orders.subscribe(), stop.subscribe(), &mut ignore).await;
         held.release().await;
         execution
+    }
+
+    /// Calls a function after the first write of this node.
+    fn after_write(&self, node: &str, call: impl Fn() + Send + Sync + 'static) {
+        let path = format!("/api/v1/nodes/{node}");
+        self.embedded.wire().log.observe(move |entry| {
+            if entry.request.verb == "patch" && !entry.request.dry_run && entry.request.path == path {
+                call();
+            }
+        });
     }
 
     /// Writes since the start of the last execution, without those of the lock, Events and reviews.
@@ -99,8 +102,30 @@ impl Cluster {
     }
 }
 
-fn no_stop() -> watch::Receiver<Stop> {
-    watch::channel(Stop::No).1
+/// Signals of an execution.
+#[derive(Clone)]
+struct Signals {
+    orders: watch::Sender<Orders>,
+    stop: watch::Sender<Stop>,
+    /// Whether the lock is lost at once.
+    lost: bool,
+    concurrency: usize,
+}
+
+impl Signals {
+    fn none() -> Self {
+        let (orders, stop) = (watch::Sender::default(), watch::Sender::default());
+        Self { orders, stop, lost: false, concurrency: MODE.concurrency }
+    }
+}
+
+fn paused(pool: &str) -> Orders {
+    let pause = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
+    Orders { pauses: BTreeMap::from([(pool_name(pool), pause)]), abort: None }
+}
+
+fn ends(execution: &Execution) -> Vec<&End> {
+    execution.outcome.pools.values().flat_map(|pool| &pool.nodes).map(|node| &node.end).collect()
 }
 
 const CREATE: &str = "create /api/v1/namespaces/kube-system/configmaps";
@@ -114,11 +139,36 @@ async fn missing_right_is_found_before_the_first_write() {
     let desired = desired([pool("a", 64, policy(1))]);
     for (verb, resource) in [("create", "configmaps"), ("patch", "nodes"), ("get", "nodes"), ("watch", "nodes")] {
         cluster.embedded.api().deny_user(USER, verb, resource);
-        let error = cluster.execute(&desired, no_stop()).await.expect_err("refused");
+        let error = cluster.execute(&desired, Signals::none()).await.expect_err("refused");
         assert!(matches!(error, ClusterError::Forbidden { .. }), "{verb} {resource}: {error}");
         assert_eq!(cluster.writes(), [""; 0], "{verb} {resource}");
         cluster.embedded.api().clear_denials();
     }
+}
+
+/// Admission answers only to the write itself. A refusal half-way would split a pool, too.
+#[tokio::test]
+async fn refusal_by_admission_is_found_before_the_first_write() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    cluster.mark("b1").await;
+    for (verb, resource) in [("create", "configmaps"), ("patch", "nodes")] {
+        let tried = Matcher { dry_run: Some(true), ..Matcher::on(verb, resource) };
+        let denied = cluster.embedded.wire().faults.inject(Fault::once(tried, FaultKind::Denied("no".to_owned())));
+        let desired = desired([pool("a", 64, policy(1))]);
+        let error = cluster.execute(&desired, Signals::none()).await.expect_err("refused");
+        assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
+        assert_eq!((denied.affected(), cluster.writes()), (1, Vec::new()), "{verb} {resource}");
+    }
+}
+
+/// The pods of nodes are a check beside, for which many accounts have no right.
+#[tokio::test]
+async fn rollout_needs_no_right_to_list_pods() {
+    let cluster = Cluster::of(&["a1"]).await;
+    cluster.embedded.api().deny_user(USER, "list", "pods");
+    let checked = RolloutPolicy { check_pods: true, ..policy(1) };
+    let execution = cluster.execute(&desired([pool("a", 64, checked)]), Signals::none()).await.unwrap();
+    assert!(execution.outcome.is_complete() && execution.error.is_none(), "{execution:?}");
 }
 
 /// Each step is safe to repeat, and no node follows a step that failed.
@@ -131,14 +181,14 @@ async fn marks_end_and_config_maps_exist_before_the_first_assignment() {
     let denied = || FaultKind::Denied("no".to_owned());
     for (writes, (verb, resource)) in [(1, ("patch", "nodes")), (2, ("create", "configmaps"))] {
         let fault = cluster.inject(verb, resource, denied());
-        let error = cluster.execute(&desired, no_stop()).await.expect_err("denied");
+        let error = cluster.execute(&desired, Signals::none()).await.expect_err("denied");
         assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
         assert_eq!((fault.affected(), cluster.writes()), (1, all[..writes].iter().map(ToString::to_string).collect()));
         // A mark whose taint is gone keeps no pod away. Only its annotations are left.
         cluster.patch("b1", json!({"spec": {"taints": null}})).await;
     }
     cluster.mark("b1").await;
-    let execution = cluster.execute(&desired, no_stop()).await.unwrap();
+    let execution = cluster.execute(&desired, Signals::none()).await.unwrap();
     assert!(execution.outcome.is_complete(), "{execution:?}");
     assert_eq!(cluster.writes(), all);
 }
@@ -150,7 +200,7 @@ async fn annotations_that_cannot_be_removed_end_no_rollout() {
     cluster.mark("b1").await;
     cluster.patch("b1", json!({"spec": {"taints": null}})).await;
     let refused = cluster.inject("patch", "nodes", FaultKind::Denied("no".to_owned()));
-    let execution = cluster.execute(&desired([pool("a", 64, policy(1))]), no_stop()).await.unwrap();
+    let execution = cluster.execute(&desired([pool("a", 64, policy(1))]), Signals::none()).await.unwrap();
     assert_eq!((refused.affected(), execution.outcome.is_complete()), (1, true), "{execution:?}");
 }
 
@@ -160,15 +210,15 @@ async fn stop_during_the_preparation_writes_no_node() {
     for wanted in [Stop::Gently, Stop::Now] {
         let cluster = Cluster::of(&["a1", "a2"]).await;
         cluster.inject("create", "configmaps", FaultKind::Hang);
-        let (stop, stopped) = watch::channel(Stop::No);
+        let signals = Signals::none();
         let interrupt = async {
             while cluster.writes().is_empty() {
                 tokio::task::yield_now().await;
             }
-            stop.send(wanted).unwrap();
+            signals.stop.send_replace(wanted);
         };
         let desired = desired([pool("a", 64, policy(1))]);
-        let (execution, ()) = tokio::join!(cluster.execute(&desired, stopped), interrupt);
+        let (execution, ()) = tokio::join!(cluster.execute(&desired, signals.clone()), interrupt);
         let execution = execution.unwrap();
         let [pool] = &execution.outcome.pools.into_values().collect::<Vec<_>>()[..] else { panic!("one pool") };
         assert_eq!(pool.stopped, Some(StopReason::Interrupted));
@@ -181,12 +231,11 @@ async fn stop_during_the_preparation_writes_no_node() {
 #[tokio::test]
 async fn pause_given_between_plan_and_start_is_obeyed() {
     let cluster = Cluster::of(&["a1", "b1"]).await;
-    let pause = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
-    let orders = Orders { pauses: BTreeMap::from([(pool_name("a"), pause)]), abort: None };
+    let signals = Signals::none();
+    signals.orders.send_replace(paused("a"));
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
-    let execution = cluster.execute_under(&desired, orders, MODE, no_stop()).await.unwrap();
-    let ends: Vec<&End> = execution.outcome.pools.values().map(|pool| &pool.nodes[0].end).collect();
-    assert_eq!(ends, [&End::NotStarted, &End::Converged]);
+    let execution = cluster.execute(&desired, signals).await.unwrap();
+    assert_eq!(ends(&execution), [&End::NotStarted, &End::Converged]);
     assert!(!cluster.writes().contains(&"patch /api/v1/nodes/a1".to_owned()), "{:?}", cluster.writes());
 }
 
@@ -197,8 +246,7 @@ async fn requests_at_a_time_are_limited() {
     let hang = Fault::always(Matcher::on("patch", "nodes"), FaultKind::Hang);
     let hanging = cluster.embedded.wire().faults.inject(hang);
     let desired = desired([pool("a", 64, policy(2)), pool("b", 64, policy(2))]);
-    let (stop, stopped) = watch::channel(Stop::No);
-    let mode = Mode { concurrency: 2, ..MODE };
+    let signals = Signals { concurrency: 2, ..Signals::none() };
     let interrupt = async {
         while hanging.affected() < 2 {
             tokio::task::yield_now().await;
@@ -206,9 +254,47 @@ async fn requests_at_a_time_are_limited() {
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
-        stop.send(Stop::Now).unwrap();
+        signals.stop.send_replace(Stop::Now);
     };
-    let (execution, ()) = tokio::join!(cluster.execute_under(&desired, Orders::default(), mode, stopped), interrupt);
+    let (execution, ()) = tokio::join!(cluster.execute(&desired, signals.clone()), interrupt);
     assert!(!execution.unwrap().outcome.is_complete());
     assert_eq!(hanging.affected(), 2);
+}
+
+/// The node in transition finishes, and the next one does not start.
+#[tokio::test]
+async fn stop_and_pause_reach_a_running_rollout() {
+    for pauses in [false, true] {
+        let cluster = Cluster::of(&["a1", "a2"]).await;
+        let signals = Signals::none();
+        let given = signals.clone();
+        cluster.after_write("a1", move || {
+            if pauses {
+                given.orders.send_replace(paused("a"));
+            } else {
+                given.stop.send_replace(Stop::Gently);
+            }
+        });
+        let execution = cluster.execute(&desired([pool("a", 64, policy(1))]), signals).await.unwrap();
+        assert_eq!(ends(&execution), [&End::Converged, &End::NotStarted], "{pauses}");
+    }
+}
+
+/// The exit code tells a pipeline that another run goes on.
+#[tokio::test]
+async fn lost_lock_and_lost_watch_end_the_run_with_their_reason() {
+    let cluster = Cluster::of(&["a1"]).await;
+    let desired = desired([pool("a", 64, policy(1))]);
+    cluster.inject("patch", "nodes", FaultKind::Hang);
+    let lost = cluster.execute(&desired, Signals { lost: true, ..Signals::none() }).await.unwrap();
+    assert!(lost.lock_lost && lost.error.is_none(), "{lost:?}");
+    assert_eq!(lost.outcome.pools[&pool_name("a")].stopped, Some(StopReason::LockLost));
+
+    let cluster = Cluster::of(&["a1"]).await;
+    cluster.inject("patch", "nodes", FaultKind::Hang);
+    cluster.inject("watch", "nodes", FaultKind::status(http::StatusCode::FORBIDDEN));
+    let ended = cluster.execute(&desired, Signals::none()).await.unwrap();
+    assert!(!ended.lock_lost && ended.error.is_some(), "{ended:?}");
+    let stopped = &ended.outcome.pools[&pool_name("a")].stopped;
+    assert!(matches!(stopped, Some(StopReason::ClusterFailed { .. })), "{stopped:?}");
 }
