@@ -36,8 +36,6 @@ use nodecfg_planning::state::State;
 mod tests;
 #[cfg(test)]
 mod wire_tests;
-#[cfg(test)]
-mod wire_tests;
 
 /// Inputs of a rollout.
 #[derive(Clone, Copy)]
