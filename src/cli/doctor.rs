@@ -12,7 +12,8 @@ use super::planning::Allowances;
 use super::repository_args::{Loaded, LocalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::doctor::{
-    self, CheckedRight, DetectedBinding, Fact, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
+    self, CheckedRight, DetectedBinding, Fact, Facts, Installed, InstalledPolicy, Lock, Pods, Purpose, Repository,
+    Server, Unavailable,
 };
 use crate::report::doctor::{self as report, Findings};
 use crate::report::{self as reports, Format};
@@ -21,7 +22,7 @@ use nodecfg_cluster::binding::by_version;
 use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::lease::{self, LeaseView};
 use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
-use nodecfg_contract::installation::Right;
+use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right, config_maps_policy};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
 use nodecfg_install::rights;
@@ -180,7 +181,7 @@ impl Args {
         facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
         facts.admission = admission(any, &facts.rights, facts.namespace.as_str()).await;
         if binding == Binding::NodeConfig {
-            facts.installed = installed(any).await;
+            facts.installed = installed(any, facts.namespace.as_str()).await;
         }
         if let Ok(reader) = &reader {
             observe(reader, loaded, facts).await;
@@ -223,8 +224,13 @@ async fn admission(reader: &ClusterReader, rights: &[CheckedRight], namespace: &
 }
 
 /// Reads what is installed for agents.
-async fn installed(reader: &ClusterReader) -> Installed {
-    let look = async |object| answer(reader.installed_object(object).await);
+async fn installed(reader: &ClusterReader, namespace: &str) -> Installed {
+    let look = async |object: InstalledObject<'_>| answer(reader.installed_object(object).await);
+    let policy = async |name: &str| {
+        let policy = look(InstalledObject::Policy(name)).await?;
+        let binding = look(InstalledObject::PolicyBinding(name)).await?;
+        Ok(InstalledPolicy { policy, binding })
+    };
     let number = |object: &Value, name: &str| object.pointer(name).and_then(Value::as_u64).unwrap_or_default();
     let pods = |object: Value| Pods {
         desired: number(&object, "/status/desiredNumberScheduled"),
@@ -232,7 +238,9 @@ async fn installed(reader: &ClusterReader) -> Installed {
     };
     Installed {
         definition: Some(look(InstalledObject::Definition).await),
-        policy: Some(look(InstalledObject::Policy).await.map(|found| found.is_some())),
+        own_status: Some(policy(OWN_STATUS_POLICY).await),
+        own_taint: Some(policy(OWN_TAINT_POLICY).await),
+        config_maps: Some(policy(&config_maps_policy(namespace)).await),
         pods: Some(look(InstalledObject::DaemonSet).await.map(|found| found.map(pods))),
     }
 }

@@ -13,7 +13,9 @@ use crate::report::{self, Format, findings};
 use nodecfg_cluster::apply::{Applier, Target};
 use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
-use nodecfg_contract::installation::{AGENT_NAMESPACE, CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers};
+use nodecfg_contract::installation::{
+    AGENT_NAMESPACE, FORMER_CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers, config_maps_policy,
+};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::printable::one_line;
@@ -26,7 +28,7 @@ use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join, LISTEN};
 /// reconciler. --agent adds the ValidatingAdmissionPolicy that limits each agent to the status of its own node, the
 /// roles of agents, and with daemonset the DaemonSet. --join-fleet and --boot add rights for new nodes.
 /// Requires the rights of cluster-admin. Run it again to update; objects that are no longer part of the installation
-/// are kept.
+/// are kept, except the policy `nodecfg-configmaps` of earlier versions for the same namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("namespace", |namespace| namespace.help(format!(
@@ -90,7 +92,7 @@ struct NodeArgs {
     #[arg(long, value_name = "FLEET")]
     join_fleet: Option<FleetName>,
     /// Let nodes read the configuration of this pool before they register, with a bootstrap token, for `nodecfg-agent
-    /// boot`. Repeat for several pools.
+    /// boot`. Repeat for several pools. Requires ValidatingAdmissionPolicies, which protect the configuration.
     #[arg(long, value_name = "FLEET/POOL", value_parser = parse_pool)]
     boot: Vec<(FleetName, PoolName)>,
     /// Use this kubeconfig of the kubelets, with --unit.
@@ -261,11 +263,10 @@ async fn apply(
     terminal: &mut Terminal,
 ) -> Result<Option<Vec<String>>, CommandError> {
     let applier = Applier::new(reader);
-    let mut had_writers = None;
-    if args.nodes.join_fleet.is_some() {
-        require_policies(&applier, objects).await?;
-    }
-    let (mut applied, mut skipped) = (Vec::new(), Vec::new());
+    require_policies(args, &applier, objects).await?;
+    let namespace = args.namespace()?;
+    let mut before = None;
+    let mut done: Vec<(Target, Application)> = Vec::new();
     for object in objects {
         let Some(target) = Target::of(object) else {
             return Err(CommandError::usage(
@@ -274,24 +275,28 @@ async fn apply(
             ));
         };
         if target.is_policy() && !applier.serves(&target).await? {
-            skipped.push(target);
+            done.push((target, Application::Skipped));
             continue;
         }
-        if target.name() == CONFIG_MAPS_POLICY && had_writers.is_none() {
-            let policy = reader.installed_object(InstalledObject::ConfigMapsPolicy).await?;
-            had_writers = Some(policy.as_ref().map(nodecfg_install::writers_of).unwrap_or_default());
+        if before.is_none() && target.name() == config_maps_policy(namespace.as_str()) {
+            before = Some(PoliciesBefore::read(reader, &namespace).await?);
         }
         applier.apply(&target, object, args.force_conflicts).await?;
-        if format == Format::Text {
-            writeln!(terminal.out, "{}/{} serverside-applied", target.resource(), target.name())?;
-            terminal.out.flush()?;
-        }
+        report_done(&target, "serverside-applied", format, terminal)?;
         if target.is_definition() {
             applier.await_established(&target).await?;
         }
-        applied.push(target);
+        done.push((target, Application::ServersideApplied));
     }
-    if !skipped.is_empty() {
+    // After the policy that replaces it. Both together would admit only users whom both name.
+    if before.as_ref().is_some_and(|before| before.has_former) {
+        for target in nodecfg_install::former_config_maps_policy().iter().filter_map(Target::of) {
+            applier.remove(&target).await?;
+            report_done(&target, "deleted", format, terminal)?;
+            done.push((target, Application::Deleted));
+        }
+    }
+    if done.iter().any(|(_, result)| *result == Application::Skipped) {
         findings::message(
             &mut terminal.err,
             "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \
@@ -300,31 +305,70 @@ async fn apply(
             "run nodecfg install again after an upgrade of the cluster",
         )?;
     }
-    let applied = applied.iter().map(|target| (target, Application::ServersideApplied));
-    let objects = applied.chain(skipped.iter().map(|target| (target, Application::Skipped))).map(|(target, result)| {
-        Applied { resource: target.resource(), namespace: target.namespace(), name: target.name(), result }
+    let objects = done.iter().map(|(target, result)| Applied {
+        resource: target.resource(),
+        namespace: target.namespace(),
+        name: target.name(),
+        result: *result,
     });
-    let namespace = args.namespace()?;
     let writers = || nodecfg_install::config_map_writers(namespace.as_str(), &args.config_map_writer);
-    let config_map_writers = had_writers.is_some().then(writers);
+    let config_map_writers = before.is_some().then(writers);
     let document = Document::value(Installed { objects: objects.collect(), config_map_writers })?;
     match format {
         Format::Json => report::json(&mut terminal.out, &document)?,
         Format::Yaml => report::yaml(&mut terminal.out, &document)?,
         Format::Text | Format::Markdown => {}
     }
-    Ok(had_writers)
+    Ok(before.map(|before| before.writers))
 }
 
-/// Refuses the rights of nodes that join on a cluster without admission policies: every agent could then change all
-/// Nodes and create all NodeConfigs.
-async fn require_policies(applier: &Applier, objects: &[Value]) -> Result<(), CommandError> {
+/// Prints what became of an object.
+fn report_done(target: &Target, result: &str, format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
+    if format == Format::Text {
+        writeln!(terminal.out, "{}/{} {result}", target.resource(), target.name())?;
+        terminal.out.flush()?;
+    }
+    Ok(())
+}
+
+/// Installed policies for the ConfigMaps of a namespace.
+struct PoliciesBefore {
+    /// Users whom they allow to write.
+    writers: Vec<String>,
+    /// Whether one has the name of earlier versions.
+    has_former: bool,
+}
+
+impl PoliciesBefore {
+    async fn read(reader: &ClusterReader, namespace: &NamespaceName) -> Result<Self, CommandError> {
+        let name = config_maps_policy(namespace.as_str());
+        let present = reader.installed_object(InstalledObject::Policy(&name)).await?;
+        let former = reader.installed_object(InstalledObject::Policy(FORMER_CONFIG_MAPS_POLICY)).await?;
+        // It protects one namespace, perhaps another one.
+        let is_same = |policy: &Value| nodecfg_install::protected_namespace(policy) == Some(namespace.as_str());
+        let former = former.filter(is_same);
+        let has_former = former.is_some();
+        let writers = present.or(former).as_ref().map(nodecfg_install::writers_of).unwrap_or_default();
+        Ok(Self { writers, has_former })
+    }
+}
+
+/// Refuses rights of new nodes on a cluster without admission policies. With --join-fleet, every agent could change all
+/// Nodes and create all NodeConfigs. With --boot, whoever may write ConfigMaps could give new nodes any configuration.
+async fn require_policies(args: &Args, applier: &Applier, objects: &[Value]) -> Result<(), CommandError> {
+    let (option, harm) = match (&args.nodes.join_fleet, args.nodes.boot.is_empty()) {
+        (Some(_), _) => ("--join-fleet", "the agent of one node could change other nodes"),
+        (None, false) => ("--boot", "every user who may write ConfigMaps could configure new nodes"),
+        (None, true) => return Ok(()),
+    };
     for target in objects.iter().filter_map(Target::of).filter(Target::is_policy) {
         if !applier.serves(&target).await? {
             return Err(CommandError::usage(
-                "--join-fleet requires ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): \
-                 without it, the agent of one node could change other nodes",
-                "omit --join-fleet, or upgrade the cluster",
+                format!(
+                    "{option} requires ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): \
+                     without it, {harm}"
+                ),
+                format!("omit {option}, or upgrade the cluster"),
             ));
         }
     }
@@ -368,116 +412,5 @@ fn parse_image(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Parses the arguments as the agent does.
-    fn read<'a>(arguments: impl IntoIterator<Item = &'a str>) -> clap::ArgMatches {
-        let words: Vec<&str> = std::iter::once("nodecfg-agent").chain(arguments).collect();
-        nodecfg_agent::cli::command().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
-    }
-
-    fn path(matches: &clap::ArgMatches, argument: &str) -> String {
-        matches.get_raw(argument).and_then(|mut all| all.next()).expect(argument).to_string_lossy().into_owned()
-    }
-
-    fn hosts() -> [Host; 2] {
-        let odd = Host {
-            kubelet_config: "/etc/kubernetes/kubelet/config.json".to_owned(),
-            kubelet_config_dir: Some("/etc/kubernetes/kubelet.conf.d".to_owned()),
-            kubelet_root: "/data/kubelet root".to_owned(),
-            listen: SocketAddr::from(([0, 0, 0, 0], 9999)),
-            join: Some(Join {
-                fleet: FleetName::new("prod").expect("a name"),
-                namespace: NamespaceName::new("other").expect("a name"),
-            }),
-        };
-        [Host::default(), odd]
-    }
-
-    fn agrees(agent: &clap::ArgMatches, host: &Host) {
-        assert_eq!(path(agent, "kubelet_config"), host.kubelet_config);
-        assert_eq!(path(agent, "store_dir"), "/var/lib/nodecfg");
-        assert_eq!(agent.get_one("listen"), Some(&host.listen));
-        assert_eq!(agent.get_one::<FleetName>("fleet"), host.join.as_ref().map(|join| &join.fleet));
-        if let Some(join) = &host.join {
-            assert_eq!(agent.get_one("namespace"), Some(&join.namespace));
-        }
-        match &host.kubelet_config_dir {
-            Some(folder) => {
-                assert_eq!(
-                    (path(agent, "activation").as_str(), &path(agent, "kubelet_config_dir")),
-                    ("drop-in", folder)
-                );
-            }
-            None => assert_eq!(path(agent, "activation"), "file"),
-        }
-    }
-
-    #[test]
-    fn agent_accepts_arguments_of_pods() {
-        for host in hosts() {
-            let agent = Agent::DaemonSet(DaemonSet {
-                namespace: NamespaceName::new(AGENT_NAMESPACE).expect("a name"),
-                image: "agent".to_owned(),
-                host: host.clone(),
-            });
-            let namespace = NamespaceName::new(NAMESPACE).expect("a name");
-            let objects = nodecfg_install::objects(&Installation {
-                namespace,
-                config_map_writers: Vec::new(),
-                agent: Some(agent),
-                joins: true,
-                boot: Vec::new(),
-            });
-            let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
-            let started = |index: usize| {
-                let arguments = pod["containers"][index]["args"].as_array().expect("arguments");
-                read(arguments.iter().map(|argument| argument.as_str().expect("text")))
-            };
-            let (step, agent) = (started(0), started(1));
-            let step = step.subcommand_matches("host-step").expect("the host step");
-            agrees(&agent, &host);
-            assert!(agent.subcommand().is_none());
-            assert_eq!(path(&agent, "host_step"), path(step, "socket"));
-            assert_eq!(path(step, "kubelet_root_dir"), format!("/proc/1/root{}", host.kubelet_root));
-            for (argument, does) in [("restart_command", "restart"), ("stop_command", "stop")] {
-                assert_eq!(path(step, argument), format!("nsenter -t 1 -m -- systemctl {does} kubelet"));
-            }
-            // The pod passes the node name in the environment.
-            assert_eq!(pod["containers"][1]["env"][0]["name"], "NODE_NAME");
-        }
-    }
-
-    #[test]
-    fn agent_accepts_arguments_of_boot_unit() {
-        for host in hosts() {
-            let unit = nodecfg_install::boot_unit("/usr/local/bin/nodecfg-agent", &host);
-            let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\n#").next());
-            let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
-            let words = words.iter().skip(1).map(String::as_str).filter(|word| *word != "$NODECFG_BOOT_OPTIONS");
-            let agent = read(words.chain(["--fleet=prod", "--pool=gpu", "--startup-taint"]));
-            let boot = agent.subcommand_matches("boot").expect("the boot");
-            assert_eq!(path(boot, "kubelet_config"), host.kubelet_config);
-            assert_eq!(path(boot, "store_dir"), "/var/lib/nodecfg");
-            assert_eq!(path(boot, "kubelet_root_dir"), host.kubelet_root);
-            let mode = if host.kubelet_config_dir.is_some() { "drop-in" } else { "file" };
-            assert_eq!(path(boot, "activation"), mode);
-        }
-    }
-
-    #[test]
-    fn agent_accepts_arguments_of_unit() {
-        for host in hosts() {
-            let unit = nodecfg_install::unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &host);
-            let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\nRestart=").next());
-            // For these words, systemd joins lines and splits words like a shell.
-            let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
-            assert_eq!(words.first().map(String::as_str), Some("/usr/local/bin/nodecfg-agent"));
-            let agent = read(words.iter().skip(1).map(String::as_str));
-            agrees(&agent, &host);
-            assert_eq!(path(&agent, "kubeconfig"), "/etc/kubernetes/kubelet.conf");
-            assert_eq!(path(&agent, "kubelet_root_dir"), host.kubelet_root);
-        }
-    }
-}
+#[path = "install_tests.rs"]
+mod tests;

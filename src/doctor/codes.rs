@@ -62,8 +62,13 @@ pub const CODES: &[Code] = &[
     ),
     code(
         "admission-policy",
-        "The policy that limits each agent to the status of its own node exists.",
+        "The policies that limit each agent to its own node exist, and equal those of this nodecfg version.",
         "All agents have the same rights. Without the policy, the agent of one compromised node can report for all nodes.",
+    ),
+    code(
+        "config-map-policy",
+        "The policy that lists the writers of ConfigMaps in the namespace exists, and equals that of this nodecfg version.",
+        "Without it, every user who may write ConfigMaps there can replace the configuration of new nodes.",
     ),
     code("daemon-set", "The agents' pods are ready.", "A node without a running agent does not follow its assignment."),
     code(

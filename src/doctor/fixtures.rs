@@ -22,6 +22,19 @@ pub(super) fn ago(minutes: i64) -> Timestamp {
     now() - SignedDuration::from_mins(minutes)
 }
 
+/// A policy and its binding as the API server returns them, with its defaults.
+pub(super) fn installed([mut policy, binding]: [Value; 2]) -> InstalledPolicy {
+    let constraints = &mut policy["spec"]["matchConstraints"];
+    for key in ["namespaceSelector", "objectSelector"] {
+        if constraints.get(key).is_none() {
+            constraints[key] = serde_json::json!({});
+        }
+    }
+    constraints["matchPolicy"] = "Equivalent".into();
+    constraints["resourceRules"][0]["scope"] = "*".into();
+    InstalledPolicy { policy: Some(policy), binding: Some(binding) }
+}
+
 pub(super) fn cause(code: &str) -> Unavailable {
     Unavailable { code: code.to_owned(), message: format!("it failed: {code}"), help: "try again".to_owned() }
 }
@@ -65,7 +78,9 @@ pub(super) fn healthy(agents: bool) -> Facts {
         installed: match agents {
             true => Installed {
                 definition: Some(Ok(Some(nodeconfig::definition()))),
-                policy: Some(Ok(true)),
+                own_status: Some(Ok(installed(nodecfg_install::own_status_only(false)))),
+                own_taint: Some(Ok(InstalledPolicy::default())),
+                config_maps: Some(Ok(installed(nodecfg_install::config_maps_of(namespace().as_str(), &[])))),
                 pods: Some(Ok(Some(pods))),
             },
             false => Installed::default(),

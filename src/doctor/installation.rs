@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::access::unavailable;
 use super::definition::{differences, is_established};
-use super::{Check, DetectedBinding, Fact, Facts, NameSample, Pods, SyncFailure, Unavailable, count};
-use nodecfg_contract::installation::{AGENT_DAEMON_SET, OWN_STATUS_POLICY};
+use super::{Check, DetectedBinding, Fact, Facts, NameSample, Pods, SyncFailure, count, not_checked, policies};
+use nodecfg_contract::installation::AGENT_DAEMON_SET;
 use nodecfg_contract::observed::{KubeletVersion, Node, ServerVersion};
 
 const INSTALL: &str = "update it with nodecfg install (--dry-run prints the changes)";
@@ -19,30 +19,13 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     if let Some(answer) = &facts.installed.definition {
         checks.push(definition(answer));
     }
-    if let Some(answer) = &facts.installed.policy {
-        checks.push(match answer {
-            Ok(true) => Check::ok("admission-policy", format!("{OWN_STATUS_POLICY} exists")),
-            Ok(false) => Check::warning(
-                "admission-policy",
-                format!(
-                    "ValidatingAdmissionPolicy {OWN_STATUS_POLICY} is missing: the agent of one node can report for all nodes"
-                ),
-            )
-            .fix("create it with `nodecfg install --agent daemonset --image IMAGE`, on API servers from 1.30 on"),
-            Err(cause) => not_checked("admission-policy", cause),
-        });
-    }
+    policies::examine(facts, checks);
     if let Some(answer) = &facts.installed.pods {
         checks.push(pods(answer));
     }
     if let (Some(observed), Ok(server)) = (facts.observed(), &facts.server) {
         checks.extend(server.version.as_ref().ok().map(|version| kubelets(observed.nodes.values(), version)));
     }
-}
-
-/// Check of a missing fact that no sync needs.
-fn not_checked(code: &'static str, cause: &Unavailable) -> Check {
-    Check::unknown(code, format!("not checked: {}; no sync needs it", cause.message))
 }
 
 fn binding(bound: &DetectedBinding) -> Check {

@@ -27,6 +27,7 @@ mod fleet;
 mod installation;
 mod nodes;
 mod pointers;
+mod policies;
 #[cfg(test)]
 mod tests;
 
@@ -133,6 +134,11 @@ impl Check {
     }
 }
 
+/// Check of a missing fact that no sync needs.
+fn not_checked(code: &'static str, cause: &Unavailable) -> Check {
+    Check::unknown(code, format!("not checked: {}; no sync needs it", cause.message))
+}
+
 /// Reason for a missing fact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unavailable {
@@ -200,13 +206,26 @@ pub struct Pods {
     pub ready: u64,
 }
 
+/// An admission policy and its binding, if they exist.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InstalledPolicy {
+    /// The policy.
+    pub policy: Option<Value>,
+    /// Its binding, without which it has no effect.
+    pub binding: Option<Value>,
+}
+
 /// Installed objects for agents. `None`: not checked, because agents are not used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
     /// The definition of NodeConfigs.
     pub definition: Option<Fact<Option<Value>>>,
-    /// True if the admission policy exists.
-    pub policy: Option<Fact<bool>>,
+    /// The policy that limits each agent to the status of its own node.
+    pub own_status: Option<Fact<InstalledPolicy>>,
+    /// The policy that limits agents to the removal of the startup taint.
+    pub own_taint: Option<Fact<InstalledPolicy>>,
+    /// The policy that lists the writers of ConfigMaps in the namespace.
+    pub config_maps: Option<Fact<InstalledPolicy>>,
     /// DaemonSet of the agents.
     pub pods: Option<Fact<Option<Pods>>>,
 }

@@ -103,7 +103,8 @@ fn healthy_cluster_passes_every_check() {
         assert!(failing.is_empty(), "{failing:#?}");
         assert_eq!(failure(&checks), None);
         let made: Vec<&str> = checks.iter().map(|check| check.code).collect();
-        let of_agents = ["definition", "admission-policy", "daemon-set", "agent-silent", "agent-version"];
+        let of_agents =
+            ["definition", "admission-policy", "config-map-policy", "daemon-set", "agent-silent", "agent-version"];
         for known in codes::CODES {
             let wanted = agents || !of_agents.contains(&known.code);
             assert_eq!(made.contains(&known.code), wanted, "{}", known.code);
@@ -209,7 +210,13 @@ fn checks_the_installation_when_agents_need_it() {
     let unserved =
         changed_definition(|crd| crd["status"] = json!({"conditions": [{"type": "Established", "status": "False"}]}));
     assert_check("definition", CheckResult::Problem, "does not serve", &unserved);
-    assert_check("admission-policy", CheckResult::Warning, "", &with(|installed| installed.policy = Some(Ok(false))));
+    fn missing() -> Option<Fact<InstalledPolicy>> {
+        Some(Ok(InstalledPolicy::default()))
+    }
+    let facts = with(|installed| installed.own_status = missing());
+    assert_check("admission-policy", CheckResult::Warning, "own-status is missing", &facts);
+    let facts = with(|installed| installed.config_maps = missing());
+    assert_check("config-map-policy", CheckResult::Warning, "nodecfg-configmaps-kube-system is missing", &facts);
     assert_check("daemon-set", CheckResult::Note, "is missing", &with(|installed| installed.pods = Some(Ok(None))));
     let few = with(|installed| installed.pods = Some(Ok(Some(Pods { desired: 3, ready: 2 }))));
     assert_check("daemon-set", CheckResult::Warning, "2 of 3", &few);

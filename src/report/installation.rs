@@ -9,7 +9,8 @@ use nodecfg_contract::json_document::Kind;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed<'a> {
-    /// The objects, in the order of application.
+    /// The objects, in the order of application. At the end, those that an earlier version of nodecfg applied and this one
+    /// replaces.
     pub objects: Vec<Applied<'a>>,
     /// The users who may write ConfigMaps of nodecfg. Unset if the cluster has no admission policies: rights decide alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,7 +21,7 @@ impl Kind for Installed<'_> {
     const KIND: &'static str = "Installation";
 }
 
-/// An applied object and its result.
+/// An object and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied<'a> {
@@ -34,7 +35,7 @@ pub struct Applied<'a> {
     pub result: Application,
 }
 
-/// Result of applying an object.
+/// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Application {
@@ -42,4 +43,6 @@ pub enum Application {
     ServersideApplied,
     /// Skipped: the cluster has no such resource.
     Skipped,
+    /// The object was deleted: another one replaces it.
+    Deleted,
 }

@@ -97,8 +97,8 @@ fn rejects_invalid_arguments() {
 
 /// Starts an API server that accepts every apply and reports the definition as established on the second read. With
 /// `policies`, it has a policy of an earlier installation that names the user `ci`. Returns its address and the log of
-/// requests.
-async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
+/// requests. A policy of earlier versions is for the namespace `former`.
+async fn server(policies: bool, former: Option<&'static str>) -> (String, Arc<Mutex<Vec<String>>>) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&log);
     let answer = move |method: Method, uri: Uri| {
@@ -114,10 +114,17 @@ async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
             ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews") => {
                 json!({"status": {"userInfo": {"username": "kubernetes-admin"}}})
             }
-            ("GET", path) if policies && path.ends_with("/validatingadmissionpolicies/nodecfg-configmaps") => {
+            ("GET", path)
+                if policies && path.ends_with("/validatingadmissionpolicies/nodecfg-configmaps-nodecfg-system") =>
+            {
                 let [policy, _] = nodecfg_install::config_maps_of("nodecfg-system", &["ci".to_owned()]);
                 policy
             }
+            ("GET", path) if former.is_some() && path.ends_with("/validatingadmissionpolicies/nodecfg-configmaps") => {
+                let [policy, _] = nodecfg_install::config_maps_of(former.unwrap(), &["bob".to_owned()]);
+                policy
+            }
+            ("DELETE", _) => json!({}),
             ("GET", "/apis/admissionregistration.k8s.io/v1") => {
                 json!({"kind": "APIResourceList", "resources": resources})
             }
@@ -138,8 +145,13 @@ async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
 
 /// Runs `install` against that server.
 async fn installed(policies: bool, arguments: &str) -> (Run, Vec<String>) {
+    installed_over(policies, None, arguments).await
+}
+
+/// Runs `install` against that server, which has a policy of earlier versions for the namespace `former`.
+async fn installed_over(policies: bool, former: Option<&'static str>, arguments: &str) -> (Run, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
-    let (server, log) = server(policies).await;
+    let (server, log) = server(policies, former).await;
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
         "clusters": [{"name": "c", "cluster": {"server": server}}],
@@ -183,4 +195,40 @@ async fn skips_admission_policies_without_support() {
     assert_eq!(results.iter().filter(|result| **result == "skipped").count(), 4);
     assert_eq!(document.get("configMapWriters"), None);
     assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 6);
+}
+
+/// Both policies together would admit only users whom both name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaces_the_policy_of_earlier_versions_for_the_same_namespace() {
+    let deleted = |log: &[String]| log.iter().filter(|line| line.starts_with("DELETE")).cloned().collect::<Vec<_>>();
+    let (shown, log) = installed_over(true, Some("team-b"), "--namespace team-b").await;
+    assert_eq!(shown.exit, 0, "{}", shown.err);
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let former = ["validatingadmissionpolicybindings", "validatingadmissionpolicies"]
+        .map(|kind| format!("DELETE {group}/{kind}/nodecfg-configmaps"));
+    assert_eq!(deleted(&log), former);
+    let bound = format!("PATCH {group}/validatingadmissionpolicybindings/nodecfg-configmaps-team-b");
+    let place = |start: &str| log.iter().position(|line| line.starts_with(start)).unwrap();
+    assert!(place(&bound) < place("DELETE"), "{log:#?}");
+    assert!(shown.out.ends_with("validatingadmissionpolicy.admissionregistration.k8s.io/nodecfg-configmaps deleted\n"));
+    assert!(shown.err.contains("no longer among the users who may write ConfigMaps of nodecfg: bob."), "{}", shown.err);
+
+    let (shown, log) = installed_over(true, Some("nodecfg-system"), "--namespace team-b").await;
+    assert_eq!((shown.exit, deleted(&log)), (0, Vec::new()), "that of another namespace stays");
+    assert!(!shown.err.contains("no longer among"), "{}", shown.err);
+}
+
+/// Users who may write ConfigMaps could otherwise give new nodes any configuration.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_of_new_nodes_need_admission_policies() {
+    for arguments in ["--boot prod/gpu", "--agent systemd --join-fleet prod", "--agent systemd --boot prod/gpu"] {
+        let (shown, log) = installed(false, arguments).await;
+        let option = if arguments.contains("--join-fleet") { "--join-fleet" } else { "--boot" };
+        assert_eq!(shown.exit, 2, "{}", shown.err);
+        assert!(shown.err.contains(&format!("{option} requires ValidatingAdmissionPolicy")), "{}", shown.err);
+        assert!(shown.err.contains(&format!("omit {option}, or upgrade the cluster")), "{}", shown.err);
+        assert!(log.iter().all(|line| line.starts_with("GET")), "{log:#?}");
+        let (shown, _) = installed(true, arguments).await;
+        assert_eq!(shown.exit, 0, "{}", shown.err);
+    }
 }

@@ -195,11 +195,14 @@ async fn names_every_missing_permission(start: ClusterSetup) {
 async fn sync_and_doctor_name_the_fix_of_the_policy_for_config_maps(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
-    let message = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'nodecfg-configmaps' with binding \
-                   'nodecfg-configmaps' denied request: only the reconciler of nodecfg and the users that nodecfg install \
-                   names (--config-map-writer) may write ConfigMaps of nodecfg, not kubernetes-admin";
+    let policy = format!("nodecfg-configmaps-{}", cluster.namespace());
+    let message = format!(
+        "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: only \
+         the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) may write ConfigMaps of \
+         nodecfg, not kubernetes-admin"
+    );
     let on = Matcher { dry_run: None, ..Matcher::on("create", "configmaps") };
-    let policy = cluster.sandbox().inject(Fault::always(on, FaultKind::Denied(message.to_owned())));
+    let denial = cluster.sandbox().inject(Fault::always(on, FaultKind::Denied(message)));
     let fix = match cluster.namespace() {
         "nodecfg-system" => "`nodecfg install --config-map-writer kubernetes-admin`".to_owned(),
         other => format!("`nodecfg install --config-map-writer kubernetes-admin --namespace {other}`"),
@@ -209,7 +212,7 @@ async fn sync_and_doctor_name_the_fix_of_the_policy_for_config_maps(start: Clust
     alone(&cluster, &[]).await.exits(4).prints(&fix);
     let run = cluster.sync(&repository, &[]).await.exits(4).prints(&fix).prints("nodecfg-configmaps");
     assert_eq!(cluster.sandbox().writes().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0], "{run}");
-    policy.remove();
+    denial.remove();
     alone(&cluster, &["-v"]).await.exits(0).prints("the cluster admits new ConfigMaps of this user (admission)");
     cluster.sync(&repository, &[]).await.exits(0);
     cluster.down().await;

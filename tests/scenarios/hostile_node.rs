@@ -3,15 +3,11 @@
 use serde_json::json;
 
 use crate::harness::{Cluster, ClusterSetup, Repository};
-use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 
 scenarios! {
     Anything {
         unreadable_time_blocks_only_its_node,
         node_with_the_labels_of_two_pools_keeps_its_configuration,
-    }
-    RealAgents {
-        agent_creates_its_own_node_config_and_removes_its_startup_taint,
     }
 }
 
@@ -79,41 +75,5 @@ async fn node_with_the_labels_of_two_pools_keeps_its_configuration(start: Cluste
         assert!(cluster.state(node).await.converged(), "{node}");
     }
     assert_ne!(cluster.source("a-1").await, before);
-    cluster.down().await;
-}
-
-/// The API server evaluates the admission policies of `nodecfg install --join-fleet`.
-async fn agent_creates_its_own_node_config_and_removes_its_startup_taint(start: ClusterSetup) {
-    const REFUSED: Result<(), u16> = Err(403);
-    let cluster = start.pool("a", 2).up().await;
-    let all = "/apis/nodecfg.dev/v1alpha1/nodeconfigs";
-    let write = async |method: &str, path: &str, body| cluster.as_agent("a-1", method, path, body).await.map(drop);
-    let node_config = |name: &str, is_self_assigned: bool| {
-        let source = json!({"configMap": {"namespace": "nodecfg-system", "name": "x", "kubeletConfigKey": "kubelet"}});
-        let hash = format!("v1:blake3:{}", "0".repeat(64));
-        let spec = json!({"configSource": source, "contentHash": hash, "selfAssigned": is_self_assigned});
-        json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": name}, "spec": spec})
-    };
-    assert_eq!(write("POST", all, node_config("a-2", true)).await, REFUSED, "another node");
-    assert_eq!(write("POST", all, node_config("a-1", false)).await, REFUSED, "as if the reconciler had assigned it");
-    assert_eq!(write("POST", all, node_config("a-1", true)).await, Ok(()));
-    let own = format!("{all}/a-1");
-    assert_eq!(write("PATCH", &own, json!({"spec": {"selfAssigned": null}})).await, REFUSED);
-    assert_eq!(write("DELETE", &own, json!({})).await, REFUSED);
-
-    let (startup, other) =
-        (json!({"key": STARTUP_TAINT, "effect": STARTUP_TAINT_EFFECT}), json!({"key": "gpu", "effect": "NoSchedule"}));
-    let tainted = json!({"spec": {"taints": [startup, other]}});
-    for node in ["a-1", "a-2"] {
-        cluster.patch(&format!("/api/v1/nodes/{node}"), tainted.clone()).await;
-    }
-    let [own, foreign] = ["a-1", "a-2"].map(|node| format!("/api/v1/nodes/{node}"));
-    let without_startup = json!({"spec": {"taints": [other]}});
-    assert_eq!(write("PATCH", &foreign, without_startup.clone()).await, REFUSED);
-    assert_eq!(write("PATCH", &own, json!({"spec": {"taints": [startup]}})).await, REFUSED, "another taint");
-    assert_eq!(write("PATCH", &own, json!({"metadata": {"labels": {"nodecfg.dev/pool": "b"}}})).await, REFUSED);
-    assert_eq!(write("PATCH", &own, json!({"spec": {"unschedulable": true}})).await, REFUSED);
-    assert_eq!(write("PATCH", &own, without_startup).await, Ok(()));
-    assert_eq!(cluster.get(&own).await["spec"]["taints"], json!([other]));
     cluster.down().await;
 }

@@ -10,6 +10,7 @@
 #[macro_use]
 mod harness;
 
+mod admission;
 mod adversary;
 mod commands;
 mod crash;

@@ -23,6 +23,7 @@ use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::ConfigMapSource;
+use nodecfg_contract::installation::AGENT_DAEMON_SET;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, Node, Readiness};
@@ -31,8 +32,8 @@ mod join;
 
 pub use join::PointerPlace;
 
-/// Field manager in managedFields and source of Events.
-const COMPONENT: &str = "nodecfg-agent";
+/// Field manager in managedFields, by which the admission policies know entries of agents, and source of Events.
+const COMPONENT: &str = AGENT_DAEMON_SET;
 /// Namespace of the kubelets' Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Default of [`AgentClientOptions::retry_limit`]: enough for a closed connection, too short for an outage.

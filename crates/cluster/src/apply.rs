@@ -1,4 +1,4 @@
-//! Server-side apply of whole objects, for `nodecfg install`. Separate from the reader, which must not write. Needs
+//! Server-side apply of whole objects and removal of replaced ones, for `nodecfg install`. Separate from the reader, which must not write. Needs
 //! no lock: the lock of a sync protects a fleet. The crate `nodecfg-install` decides what to apply and in which
 //! order.
 
@@ -192,6 +192,13 @@ impl Applier {
             Err(ClusterError::Conflict { operation, message }) => Err(ClusterError::FieldsTaken { operation, message }),
             Err(error) => Err(error),
         }
+    }
+
+    /// Deletes an object. A missing one is no error.
+    pub async fn remove(&self, target: &Target) -> Result<(), ClusterError> {
+        let operation = target.operation(Verb::Delete);
+        let call = Call::new(Method::DELETE, operation.path());
+        found(self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await).map(drop)
     }
 
     /// Waits until the server serves what a CustomResourceDefinition describes.

@@ -10,22 +10,22 @@ use super::error::ClusterError;
 use super::operation::Verb;
 use super::reader::{ClusterReader, found};
 use super::transport::{Call, Whole};
-use nodecfg_contract::installation::{AGENT_DAEMON_SET, AGENT_NAMESPACE, CONFIG_MAPS_POLICY, OWN_STATUS_POLICY};
+use nodecfg_contract::installation::{AGENT_DAEMON_SET, AGENT_NAMESPACE};
 
 /// Object that `nodecfg install` creates, and that `doctor` or a further `install` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InstalledObject {
+pub enum InstalledObject<'a> {
     /// Definition of NodeConfigs.
     Definition,
-    /// Policy that limits each agent to the status of its own node.
-    Policy,
-    /// Policy that lists the writers of ConfigMaps.
-    ConfigMapsPolicy,
+    /// ValidatingAdmissionPolicy with this name.
+    Policy(&'a str),
+    /// Binding with this name, that of its policy.
+    PolicyBinding(&'a str),
     /// DaemonSet of the agents.
     DaemonSet,
 }
 
-impl InstalledObject {
+impl InstalledObject<'_> {
     fn object(self) -> Value {
         match self {
             Self::Definition => json!({
@@ -33,8 +33,8 @@ impl InstalledObject {
                 "kind": "CustomResourceDefinition",
                 "metadata": {"name": "nodeconfigs.nodecfg.dev"},
             }),
-            Self::Policy => policy(OWN_STATUS_POLICY),
-            Self::ConfigMapsPolicy => policy(CONFIG_MAPS_POLICY),
+            Self::Policy(name) => of_admission("ValidatingAdmissionPolicy", name),
+            Self::PolicyBinding(name) => of_admission("ValidatingAdmissionPolicyBinding", name),
             Self::DaemonSet => json!({
                 "apiVersion": "apps/v1",
                 "kind": "DaemonSet",
@@ -44,10 +44,10 @@ impl InstalledObject {
     }
 }
 
-fn policy(name: &str) -> Value {
+fn of_admission(kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
+        "kind": kind,
         "metadata": {"name": name},
     })
 }
@@ -63,7 +63,7 @@ impl ClusterReader {
 
     /// Object that `nodecfg install` creates; `None` when the object is missing or the server does not serve its
     /// kind.
-    pub async fn installed_object(&self, installed: InstalledObject) -> Result<Option<Value>, ClusterError> {
+    pub async fn installed_object(&self, installed: InstalledObject<'_>) -> Result<Option<Value>, ClusterError> {
         let Some(target) = Target::of(&installed.object()) else { return Ok(None) };
         let operation = target.operation(Verb::Get);
         let call = Call::new(Method::GET, operation.path());

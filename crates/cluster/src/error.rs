@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::operation::{Operation, Resource};
-use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, command_for_writers};
+use nodecfg_contract::installation::command_for_writers;
 
 /// Reason for a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +70,14 @@ pub enum ClusterError {
     },
     /// The admission policy of `nodecfg install` refused a write of a ConfigMap of nodecfg.
     #[error(
-        "cannot {operation}: the ValidatingAdmissionPolicy {CONFIG_MAPS_POLICY} of this cluster does not list {user} \
+        "cannot {operation}: the ValidatingAdmissionPolicy {policy} of this cluster does not list {user} \
              among the users who may write ConfigMaps of nodecfg"
     )]
     NotAWriter {
         /// Failed operation.
         operation: Box<Operation>,
+        /// Name of the policy.
+        policy: String,
         /// User name that the server derived from the credentials.
         user: String,
     },
@@ -349,7 +351,7 @@ impl ClusterError {
                 "bind the user to the Role nodecfg-pool-pointers of deploy/pool-pointers".to_owned()
             }
             Self::Forbidden { operation, .. } => operation.right().grant(),
-            Self::NotAWriter { operation, user } => format!(
+            Self::NotAWriter { operation, user, .. } => format!(
                 "run `{}` as an administrator, with each other user that needs it",
                 command_for_writers([user.as_str()], operation.namespace.as_deref().unwrap_or_default())
             ),

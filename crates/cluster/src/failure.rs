@@ -12,7 +12,7 @@ use super::configz;
 use super::error::{ClusterError, Unreachable};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::FailureClass;
-use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, NOT_A_WRITER};
+use nodecfg_contract::installation::{FORMER_CONFIG_MAPS_POLICY, NOT_A_WRITER, config_maps_policy};
 use nodecfg_contract::printable;
 
 /// Limit of a Status's message, in characters: the API server reports all faults of an object in one message.
@@ -178,7 +178,7 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
     match code {
         401 => ClusterError::Unauthorized { operation, server, message },
         403 => match (refused_writer(&message), user_of(&message)) {
-            (Some(user), _) => ClusterError::NotAWriter { operation, user },
+            (Some((policy, user)), _) => ClusterError::NotAWriter { operation, policy, user },
             // Quotas, terminating namespaces and admission plugins return 403 as well; only RBAC's message contains
             // the user.
             (None, None) if !message.contains("cannot ") => ClusterError::Invalid { operation, message },
@@ -211,11 +211,14 @@ fn user_of(message: &str) -> Option<String> {
     rest.trim_start().starts_with("cannot").then(|| user.to_owned())
 }
 
-/// User that the policy of `nodecfg install` for ConfigMaps refuses. The policy takes the name from the request, so it is
-/// the one of a SelfSubjectReview.
-fn refused_writer(message: &str) -> Option<String> {
-    let (_, rest) = message.split_once(&format!("ValidatingAdmissionPolicy '{CONFIG_MAPS_POLICY}'"))?;
-    rest.split_once(NOT_A_WRITER).map(|(_, user)| user.to_owned())
+/// Policy of `nodecfg install` for ConfigMaps, and the user that it refuses. The policy takes the name from the request, so
+/// it is the one of a SelfSubjectReview.
+fn refused_writer(message: &str) -> Option<(String, String)> {
+    let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
+    let (policy, rest) = rest.split_once('\'')?;
+    let is_ours = policy == FORMER_CONFIG_MAPS_POLICY || policy.starts_with(&config_maps_policy(""));
+    let (_, user) = rest.split_once(NOT_A_WRITER).filter(|_| is_ours)?;
+    Some((policy.to_owned(), user.to_owned()))
 }
 
 pub fn describe_auth(error: &AuthError) -> String {

@@ -23,12 +23,16 @@ fn denied(policy: &str, message: &str) -> Reply {
 async fn refusal_by_the_own_policy_names_user_and_command() {
     let message = "only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) may write \
                    ConfigMaps of nodecfg, not oidc:ada lovelace";
-    let (reader, log) = reader(vec![denied("nodecfg-configmaps", message), denied("other", "no, not ada")]);
+    let (reader, log) = reader(vec![
+        denied("nodecfg-configmaps-fleet", message),
+        denied("nodecfg-configmaps", message),
+        denied("other", message),
+    ]);
     let error = reader.try_config_map("fleet", None).await.expect_err("refused");
     assert_eq!(
         error.to_string(),
-        "cannot create configmap fleet/nodecfg-admission-check: the ValidatingAdmissionPolicy nodecfg-configmaps of this \
-         cluster does not list oidc:ada lovelace among the users who may write ConfigMaps of nodecfg"
+        "cannot create configmap fleet/nodecfg-admission-check: the ValidatingAdmissionPolicy nodecfg-configmaps-fleet \
+         of this cluster does not list oidc:ada lovelace among the users who may write ConfigMaps of nodecfg"
     );
     assert_eq!(
         error.help(),
@@ -36,8 +40,13 @@ async fn refusal_by_the_own_policy_names_user_and_command() {
          other user that needs it"
     );
     let error = reader.try_config_map("fleet", None).await.expect_err("refused");
+    assert!(
+        error.to_string().contains("ValidatingAdmissionPolicy nodecfg-configmaps of"),
+        "an earlier version: {error}"
+    );
+    let error = reader.try_config_map("fleet", None).await.expect_err("refused");
     assert!(matches!(&error, ClusterError::Invalid { message, .. } if message.contains("'other'")), "{error}");
-    assert_eq!(log.lines(), [CONFIG_MAPS, CONFIG_MAPS]);
+    assert_eq!(log.lines(), [CONFIG_MAPS; 3]);
     let labels = &log.all()[0].body["metadata"]["labels"];
     assert_eq!(labels, &json!({"app.kubernetes.io/managed-by": "nodecfg"}), "the policy selects by this label");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Default namespace of the ConfigMaps, the Lease and the reconciler's ServiceAccount.
 pub const NAMESPACE: &str = "nodecfg-system";
 /// Default namespace of the agent's pods. It differs from that of the ConfigMaps, so that the right to create pods
-/// beside the reconciler does not include privileged pods.
+/// beside the reconciler does not include privileged pods. It does include the rights of the reconciler.
 pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
 /// Default time limit of each command that stops or restarts the kubelet.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
@@ -16,10 +16,17 @@ pub const AGENT_DAEMON_SET: &str = "nodecfg-agent";
 pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
 /// Name of the ValidatingAdmissionPolicy for the startup taint, and of its binding.
 pub const OWN_TAINT_POLICY: &str = "nodecfg-agent-own-taint";
-/// Name of the ValidatingAdmissionPolicy for ConfigMaps, and of its binding.
-pub const CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
+/// Name of the only ValidatingAdmissionPolicy for ConfigMaps, and of its binding, in earlier versions of nodecfg.
+pub const FORMER_CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
 
-/// Text before the refused user in the message of [`CONFIG_MAPS_POLICY`].
+/// Name of the ValidatingAdmissionPolicy for the ConfigMaps of a namespace, and of its binding. Each namespace has its own:
+/// an installation for one must not replace the writers of another.
+#[must_use]
+pub fn config_maps_policy(namespace: &str) -> String {
+    format!("{FORMER_CONFIG_MAPS_POLICY}-{namespace}")
+}
+
+/// Text before the refused user in the message of [`config_maps_policy`].
 pub const NOT_A_WRITER: &str = "write ConfigMaps of nodecfg, not ";
 
 /// Command that lets these users write the ConfigMaps of a namespace. It withdraws the permission of all other users.

@@ -11,7 +11,10 @@ use nodecfg_contract::installation::{AGENT_DAEMON_SET, COMMAND_LIMIT, NAMESPACE}
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::nodeconfig;
 
+#[cfg(test)]
+mod admission;
 mod daemonset;
+mod identity;
 mod policy;
 mod rbac;
 pub mod rights;
@@ -19,7 +22,10 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::{config_map_writers, config_maps_of, own_status_only, own_taint_only, writers_of};
+pub use policy::{
+    config_map_writers, config_maps_of, former_config_maps_policy, own_status_only, own_taint_only,
+    protected_namespace, writers_of,
+};
 pub use unit::{boot_unit, unit};
 
 /// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would

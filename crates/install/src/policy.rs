@@ -6,95 +6,179 @@
 //!
 //! One restricts an agent to the removal of the startup taint from its own Node.
 //!
-//! One keeps ConfigMaps of nodecfg out of the hands of other writers in their namespace. Agents refuse other
+//! One for each namespace keeps ConfigMaps of nodecfg out of the hands of other writers there. Agents refuse other
 //! content anyway, but a deleted ConfigMap stops a rollout.
+//!
+//! The API server evaluates them after it has prepared the object: a generated name is set, and an update of a status has
+//! the metadata and the spec of the old object (k8s.io/apiserver `pkg/registry/generic/registry/store.go`,
+//! apiextensions-apiserver `pkg/registry/customresource/status_strategy.go`).
 
-use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_STATUS_POLICY, OWN_TAINT_POLICY};
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::installation::{
+    FORMER_CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_STATUS_POLICY, OWN_TAINT_POLICY, config_maps_policy,
+};
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use serde_json::{Value, json};
 
+use super::identity::Identity;
 use super::{AGENT, PRUNER, RECONCILER, labels};
 
-/// Username of every ServiceAccount with the agent's name.
-fn is_agent_pod() -> String {
-    format!("request.userInfo.username.matches('^system:serviceaccount:[^:]+:{AGENT}$')")
-}
+/// CEL condition: the request is for the object itself, not for a subresource.
+const WHOLE: &str = "(!has(request.subResource) || request.subResource == '')";
 
-/// Name of the node that the token of a pod is bound to (KEP-4193, on by default since Kubernetes 1.30). The API server
-/// passes it in `userInfo.extra`. Empty for a token without a node.
-fn node_of_token() -> String {
-    let claim = "authentication.kubernetes.io/node-name";
+/// CEL condition: the maps at this path are equal before and after the request, except for these keys. It compares key by
+/// key, so that it covers fields of later versions of Kubernetes.
+fn same(path: &str, except: &[&str]) -> String {
+    let except = json!(except);
     format!(
-        "(has(request.userInfo.extra) && '{claim}' in request.userInfo.extra && \
-         size(request.userInfo.extra['{claim}']) == 1 ? request.userInfo.extra['{claim}'][0] : '')"
+        "object.{path}.all(key, key in {except} || \
+         key in oldObject.{path} && object.{path}[key] == oldObject.{path}[key]) && \
+         oldObject.{path}.all(key, key in {except} || key in object.{path})"
     )
 }
 
-/// The policy and its binding, for the identities of kubelets and for every ServiceAccount with the agent's name.
-/// They cover both kinds of agents, regardless of which was installed last. A token without a node may not write.
-/// `creates`: agents may also create the NodeConfig of their node.
+/// CEL condition: all keys of a map are among these.
+fn only(map: &str, keys: &[&str]) -> String {
+    format!("{map}.all(key, key in {})", json!(keys))
+}
+
+/// The policy and its binding for NodeConfigs, for both kinds of agents, regardless of which was installed last. A user
+/// without a known node may not write. `creates`: agents may also create the NodeConfig of their node.
 pub fn own_status_only(creates: bool) -> [Value; 2] {
-    let on_host = "request.userInfo.username.startsWith('system:node:')";
-    let node = format!("{on_host} ? request.userInfo.username.substring(size('system:node:')) : {}", node_of_token());
-    let own_status = "has(request.subResource) && request.subResource == 'status' && \
-                      variables.node != '' && request.name == variables.node";
-    let (expression, allowed) = match creates {
-        false => (own_status.to_owned(), "write nothing but the status of the NodeConfig of its own node"),
-        true => (
-            format!(
-                "{own_status} || request.operation == 'CREATE' && \
-                 (!has(request.subResource) || request.subResource == '') && \
-                 variables.node != '' && object.metadata.name == variables.node && \
-                 has(object.spec) && has(object.spec.selfAssigned) && object.spec.selfAssigned"
-            ),
-            "do nothing but create the NodeConfig of its own node with spec.selfAssigned and write its status",
-        ),
+    let own_status = format!(
+        "request.operation == 'UPDATE' && has(request.subResource) && request.subResource == 'status' && \
+         request.name == variables.node && {}",
+        same("metadata", &["managedFields", "resourceVersion"])
+    );
+    let create = format!("request.operation == 'CREATE' && {WHOLE} && object.metadata.name == variables.node");
+    let (own, allowed) = match creates {
+        false => (own_status, "write nothing but the status of the NodeConfig of its own node"),
+        true => {
+            let allowed = "do nothing but create the NodeConfig of its own node and write its status";
+            (format!("({own_status} || {create})"), allowed)
+        }
     };
-    let agents = format!("{on_host} || {}", is_agent_pod());
+    let mut validations = vec![(format!("variables.node != '' && {own}"), of_agent(allowed))];
+    if creates {
+        let form = format!("request.operation != 'CREATE' || {}", created());
+        let message = "may create a NodeConfig only as nodecfg-agent does: owned by its Node alone, with spec.selfAssigned \
+                       and a content hash, without other labels, annotations, finalizers or fields";
+        validations.push((form, of_agent(message)));
+    }
     policy_of_agents(&AgentPolicy {
         name: OWN_STATUS_POLICY,
         group: "nodecfg.dev",
-        resources: &["nodeconfigs", "nodeconfigs/status"],
-        agents: &agents,
-        node: &node,
-        expression: &expression,
-        allowed,
+        resources: &["nodeconfigs", "nodeconfigs/*"],
+        identities: &Identity::ALL,
+        variables: vec![("nodeUid", Identity::node_uid())],
+        validations,
     })
 }
 
-/// The policy and its binding for Nodes, for every ServiceAccount with the agent's name. The only change that an agent
-/// may make is the removal of the startup taint from its own Node.
-///
-/// The expression compares maps key by key, so that it covers fields of later versions of Kubernetes. The API server
-/// itself ignores changes of the status in such a request, and changes the three named fields of the metadata.
-pub fn own_taint_only() -> [Value; 2] {
-    let same = |path: &str, except: &str| {
+/// CEL condition: the object is a NodeConfig as an agent creates it (`crates/agent/src/api/join.rs`). The API server adds
+/// uid, creation time, generation and managed fields. The claim of a pod's token gives the uid of its Node; the identity
+/// of a kubelet has none.
+fn created() -> String {
+    let metadata = ["creationTimestamp", "generation", "labels", "managedFields", "name", "ownerReferences", "uid"];
+    let owner = format!(
+        "object.metadata.ownerReferences.all(owner, {} && owner.apiVersion == 'v1' && owner.kind == 'Node' && \
+         owner.name == variables.node && (variables.nodeUid == '' || owner.uid == variables.nodeUid))",
+        only("owner", &["apiVersion", "kind", "name", "uid"])
+    );
+    let conditions = [
+        only("object.metadata", &metadata),
+        format!("object.metadata.labels == {}", json!({MANAGED_BY_LABEL: MANAGER})),
+        "size(object.metadata.ownerReferences) == 1".to_owned(),
+        owner,
         format!(
-            "object.{path}.all(key, key in {except} || \
-             key in oldObject.{path} && object.{path}[key] == oldObject.{path}[key]) && \
-             oldObject.{path}.all(key, key in {except} || key in object.{path})"
-        )
-    };
-    let metadata = same("metadata", "['generation', 'managedFields', 'resourceVersion']");
-    let spec = same("spec", "['taints']");
+            "(!has(object.metadata.managedFields) || \
+             object.metadata.managedFields.all(entry, entry.manager == '{AGENT}'))"
+        ),
+        only("object.spec", &["configSource", "contentHash", "maxDisruption", "selfAssigned"]),
+        "object.spec.selfAssigned".to_owned(),
+        format!("object.spec.contentHash.matches('^{}[0-9a-f]{{64}}$')", ContentHash::PREFIX),
+        // A booted node, and a node with the startup taint.
+        "object.spec.maxDisruption in ['restart', 'drain']".to_owned(),
+        only("object.spec.configSource", &["configMap"]),
+        only("object.spec.configSource.configMap", &["kubeletConfigKey", "name", "namespace"]),
+    ];
+    conditions.join(" && ")
+}
+
+/// The policy and its binding for Nodes, for every ServiceAccount with the agent's name. The only change that an agent
+/// may make is the removal of the startup taint from its own Node. The API server itself ignores changes of the status in
+/// such a request.
+pub fn own_taint_only() -> [Value; 2] {
+    let metadata = same("metadata", &["generation", "managedFields", "resourceVersion"]);
+    let spec = same("spec", &["taints"]);
     let taints = |object: &str| format!("(has({object}.spec.taints) ? {object}.spec.taints : [])");
     let expression = format!(
-        "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '') && \
-         variables.node != '' && request.name == variables.node && {metadata} && {spec} && {} == {}.filter(taint, \
+        "variables.node != '' && request.operation == 'UPDATE' && {WHOLE} && request.name == variables.node && \
+         {metadata} && {spec} && {} == {}.filter(taint, \
          !(taint.key == '{STARTUP_TAINT}' && taint.effect == '{STARTUP_TAINT_EFFECT}'))",
         taints("object"),
         taints("oldObject")
     );
+    let managed = |object: &str| format!("has({object}.metadata.managedFields) ? {object}.metadata.managedFields : []");
     policy_of_agents(&AgentPolicy {
         name: OWN_TAINT_POLICY,
         group: "",
         resources: &["nodes", "nodes/*"],
-        agents: &is_agent_pod(),
-        node: &node_of_token(),
-        expression: &expression,
-        allowed: "change nothing of Nodes but remove the startup taint from its own",
+        identities: &[Identity::Pod],
+        variables: vec![("fields", managed("object")), ("oldFields", managed("oldObject"))],
+        validations: vec![
+            (expression, of_agent("change nothing of Nodes but remove the startup taint from its own")),
+            (
+                format!("request.operation != 'UPDATE' || {}", same_owners_of_fields()),
+                of_agent("not change managedFields of its Node beyond the owner of the taints"),
+            ),
+        ],
     })
+}
+
+/// CEL condition: the request changes only the entries of `managedFields` that an update of the taints changes. The API
+/// server
+/// - removes `f:taints` from the entries of others, and then entries without fields (structured-merge-diff
+///   `merge/update.go`);
+/// - writes the entry of the agent, unless no taint is left;
+/// - merges old entries into `ancient-changes` if there are more than ten of updates (apimachinery
+///   `pkg/util/managedfields/internal/capmanagers.go`).
+///
+/// It takes everything else of `managedFields` from the request, also an empty list, and entries in the name of others:
+/// their next apply would remove the fields that such an entry names.
+fn same_owners_of_fields() -> String {
+    let agent = |entry: &str| format!("{entry}.manager == '{AGENT}' && {entry}.operation == 'Update'");
+    let taints_only = |entry: &str| {
+        format!("{entry}.fieldsV1.all(key, key == 'f:spec' && {entry}.fieldsV1[key].all(field, field == 'f:taints'))")
+    };
+    let same = "(entry.manager == old.manager && \
+                entry.all(key, key == 'fieldsV1' || key in old && entry[key] == old[key]) && \
+                old.all(key, key == 'fieldsV1' || key in entry) && \
+                entry.fieldsV1.all(key, key in old.fieldsV1 && (key == 'f:spec' ? \
+                entry.fieldsV1[key].all(field, field in old.fieldsV1[key] && \
+                entry.fieldsV1[key][field] == old.fieldsV1[key][field]) : \
+                entry.fieldsV1[key] == old.fieldsV1[key])) && \
+                old.fieldsV1.all(key, key == 'f:spec' ? \
+                old.fieldsV1[key].all(field, field == 'f:taints' || \
+                key in entry.fieldsV1 && field in entry.fieldsV1[key]) : key in entry.fieldsV1))";
+    let many = "size(variables.oldFields.filter(old, old.operation == 'Update')) >= 10";
+    let ancient = "entry.manager == 'ancient-changes' && entry.operation == 'Update'";
+    format!(
+        "variables.oldFields.all(old, {} || {} || variables.fields.exists(entry, {same}) || \
+         {many} && old.operation == 'Update' && variables.fields.exists(entry, {ancient}) && \
+         size(variables.fields.filter(entry, entry.operation == 'Update')) >= 10) && \
+         variables.fields.all(entry, {} && {} || variables.oldFields.exists(old, {same}) || {many} && {ancient})",
+        agent("old"),
+        taints_only("old"),
+        agent("entry"),
+        taints_only("entry"),
+    )
+}
+
+/// CEL expression for the message of a refusal.
+fn of_agent(may: &str) -> String {
+    format!("'the agent of ' + (variables.node == '' ? 'an unknown node' : 'node ' + variables.node) + ' may {may}'")
 }
 
 /// Policy for writes of agents.
@@ -102,19 +186,20 @@ struct AgentPolicy<'a> {
     name: &'a str,
     group: &'a str,
     resources: &'a [&'a str],
-    /// Condition on the users.
-    agents: &'a str,
-    /// Node of the user, or an empty string.
-    node: &'a str,
-    expression: &'a str,
-    /// What an agent may do, for the message.
-    allowed: &'a str,
+    /// Users to whom it applies.
+    identities: &'a [Identity],
+    /// Names and CEL expressions, beside `node`.
+    variables: Vec<(&'a str, String)>,
+    /// CEL conditions, and expressions for the messages.
+    validations: Vec<(String, String)>,
 }
 
 fn policy_of_agents(policy: &AgentPolicy<'_>) -> [Value; 2] {
-    let AgentPolicy { name, group, resources, agents, node, expression, allowed } = policy;
-    let message = format!(
-        "'the agent of ' + (variables.node == '' ? 'an unknown node' : 'node ' + variables.node) + ' may {allowed}'"
+    let AgentPolicy { name, group, resources, identities, variables, validations } = policy;
+    let node = [("node", Identity::node_of(identities))];
+    let variables = node.iter().chain(variables).map(|(name, text)| json!({"name": name, "expression": text}));
+    let validations = validations.iter().map(
+        |(expression, message)| json!({"expression": expression, "messageExpression": message, "reason": "Forbidden"}),
     );
     [
         json!({
@@ -127,19 +212,22 @@ fn policy_of_agents(policy: &AgentPolicy<'_>) -> [Value; 2] {
                     "resourceRules": [{
                         "apiGroups": [group],
                         "apiVersions": ["*"],
-                        "operations": ["CREATE", "UPDATE", "DELETE"],
+                        // Also what a later right may allow, such as CONNECT to nodes/proxy.
+                        "operations": ["*"],
                         "resources": resources,
                     }],
                 },
-                "matchConditions": [{"name": "agents", "expression": agents}],
-                "variables": [{"name": "node", "expression": node}],
-                "validations": [{"expression": expression, "messageExpression": message, "reason": "Forbidden"}],
+                "matchConditions": [{"name": "agents", "expression": Identity::any(identities)}],
+                "variables": variables.collect::<Vec<_>>(),
+                "validations": validations.collect::<Vec<_>>(),
             },
         }),
         binding(name, "agent"),
     ]
 }
 
+/// Label of a namespace with its name, which the API server sets and keeps.
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 /// Start of the expression of the policy for ConfigMaps, before the list of writers.
 const IS_WRITER: &str = "request.userInfo.username in ";
 
@@ -158,11 +246,27 @@ pub fn writers_of(policy: &Value) -> Vec<String> {
     serde_json::Deserializer::from_str(list).into_iter().next().and_then(Result::ok).unwrap_or_default()
 }
 
+/// Namespace whose ConfigMaps a policy of [`config_maps_of`] protects. `None` for other policies.
+#[must_use]
+pub fn protected_namespace(policy: &Value) -> Option<&str> {
+    policy.pointer("/spec/matchConstraints/namespaceSelector/matchLabels")?.get(NAMESPACE_LABEL)?.as_str()
+}
+
+/// The policy of earlier versions for the same ConfigMaps, and its binding, which come first.
+#[must_use]
+pub fn former_config_maps_policy() -> [Value; 2] {
+    ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"].map(|kind| {
+        let metadata = json!({"name": FORMER_CONFIG_MAPS_POLICY});
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata})
+    })
+}
+
 /// The policy and its binding for labeled ConfigMaps of a namespace, with its [writers](config_map_writers). The
 /// namespace controller may delete, so that the namespace can be deleted.
 pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
     // A list of JSON strings is a list in CEL.
     let writers = json!(config_map_writers(namespace, others));
+    let name = config_maps_policy(namespace);
     let message = format!(
         "'only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) may ' + \
          '{NOT_A_WRITER}' + request.userInfo.username"
@@ -171,11 +275,11 @@ pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": CONFIG_MAPS_POLICY, "labels": labels(Some("reconciler"))},
+            "metadata": {"name": name, "labels": labels(Some("reconciler"))},
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {
-                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: namespace}},
                     // Applies to the object before and after the request: removing the label is a write, too.
                     "objectSelector": {"matchLabels": {MANAGED_BY_LABEL: MANAGER}},
                     "resourceRules": [{
@@ -195,7 +299,7 @@ pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
                 }],
             },
         }),
-        binding(CONFIG_MAPS_POLICY, "reconciler"),
+        binding(&name, "reconciler"),
     ]
 }
 

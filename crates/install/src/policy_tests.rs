@@ -1,226 +1,353 @@
-//! Tests of the admission policies: their CEL expressions, evaluated for requests of agents and of others.
+//! Tests of the admission policies: which requests they cover, and their CEL expressions, evaluated for requests as an API
+//! server passes them to admission. `admission_requests.json` has the requests. The scenario `admission` sends the same
+//! requests to a real API server.
 
-use std::slice::from_ref;
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{NAMESPACE, READER};
+use crate::admission::{Request, list, text};
+use crate::tests::{join_host, joining, pods};
+use crate::{Agent, Host, Installation, NAMESPACE, READER, objects};
+use nodecfg_contract::installation::AGENT_NAMESPACE;
+use nodecfg_contract::names::NamespaceName;
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else { return *target = patch.clone() };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().expect("a map");
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(target.remove(key)),
+            value => merge(target.entry(key.clone()).or_insert(Value::Null), value),
+        }
+    }
 }
 
-/// Evaluates an expression. An error is `None`, by which a policy that fails refuses the request.
-fn evaluate(expression: &str, variables: &[(&str, Value)]) -> Option<Value> {
-    let program = cel::Program::compile(expression).expect("CEL");
-    let mut context = cel::Context::default();
-    // Not in the Rust implementation. Kubernetes has it in the string library.
-    let added = context.add_function(
-        "substring",
-        |cel::extractors::This(text): cel::extractors::This<std::sync::Arc<String>>, from: i64| {
-            text.chars().skip(usize::try_from(from).unwrap_or_default()).collect::<String>()
+/// The table of requests.
+fn table() -> Value {
+    serde_json::from_str(include_str!("admission_requests.json")).expect("JSON")
+}
+
+/// A row of the table as a request of this user by this verb.
+fn request(table: &Value, row: &Value, user: &str, verb: &str, dry_run: bool) -> Request {
+    let named = |name: &str| match &table["objects"][name] {
+        Value::Null => panic!("{name}: no such object"),
+        object => object.clone(),
+    };
+    let (old, new) = (row["old"].as_str().map(named), row["new"].as_str().map(named));
+    assert!(old.is_some() != new.is_some(), "{row}");
+    let mut object = old.clone().or(new).expect("one of both");
+    let group = if object["kind"] == "NodeConfig" { "nodecfg.dev" } else { "" };
+    let changes = list(row, "/changes").into_iter().map(|name| named(name.as_str().expect("a name")));
+    let server = row["server"].as_str().map_or_else(|| row["server"].clone(), named);
+    for change in changes.chain([row["change"].clone(), server]).filter(Value::is_object) {
+        merge(&mut object, &change);
+    }
+    let (resource, subresource) = text(row, "/on").split_once('/').unwrap_or((text(row, "/on"), ""));
+    let operation = match verb {
+        "create" | "generate-name" => "CREATE",
+        "apply" if old.is_none() => "CREATE",
+        "update" | "merge-patch" | "json-patch" | "strategic-merge-patch" | "apply" => "UPDATE",
+        "delete" | "deletecollection" => "DELETE",
+        "connect" => "CONNECT",
+        other => panic!("{other}: no such verb"),
+    };
+    let name = match verb {
+        "generate-name" | "deletecollection" => String::new(),
+        _ => text(&object, "/metadata/name").to_owned(),
+    };
+    let gone = ["DELETE", "CONNECT"].contains(&operation);
+    Request {
+        user: match &table["users"][user] {
+            Value::Null => panic!("{user}: no such user"),
+            user => user.clone(),
         },
-    );
-    added.expect("a function");
-    for (name, value) in variables {
-        context.add_variable(*name, value.clone()).expect("a value");
+        operation,
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: text(&object, "/metadata/namespace").to_owned(),
+        name,
+        object: if gone { Value::Null } else { object },
+        old: if operation == "CONNECT" { Value::Null } else { old.unwrap_or_default() },
+        dry_run,
     }
-    match program.execute(&context).ok()? {
-        cel::Value::Bool(value) => Some(Value::Bool(value)),
-        cel::Value::String(value) => Some(json!(*value)),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Request to the API server.
-#[derive(Clone)]
-struct Request {
-    user: Value,
-    operation: &'static str,
-    subresource: &'static str,
-    name: &'static str,
-    object: Value,
-    old: Value,
-}
-
-/// Reports whether a policy allows a request. `None`: it does not apply.
-fn allows(policy: &Value, request: &Request) -> Option<bool> {
-    let Request { user, operation, subresource, name, object, old } = request;
-    let mut sent = json!({"userInfo": user, "operation": operation, "name": name});
-    if !subresource.is_empty() {
-        sent["subResource"] = json!(subresource);
-    }
-    let mut variables = vec![("request", sent), ("object", object.clone()), ("oldObject", old.clone())];
-    if evaluate(text(policy, "/spec/matchConditions/0/expression"), &variables) != Some(json!(true)) {
-        return None;
-    }
-    let node = evaluate(text(policy, "/spec/variables/0/expression"), &variables).expect("a node");
-    variables.push(("variables", json!({"node": node})));
-    Some(evaluate(text(policy, "/spec/validations/0/expression"), &variables) == Some(json!(true)))
-}
-
-/// Agent as a pod on a node. `None`: its token names no node.
-fn pod(node: Option<&str>) -> Value {
-    let username = "system:serviceaccount:nodecfg-agent:nodecfg-agent";
-    match node {
-        Some(node) => json!({"username": username, "extra": {"authentication.kubernetes.io/node-name": [node]}}),
-        None => json!({"username": username}),
-    }
-}
-
-fn kubelet(node: &str) -> Value {
-    json!({"username": format!("system:node:{node}")})
-}
-
-fn node_config(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"selfAssigned": true}})
-}
-
-fn on_node_config(user: Value, operation: &'static str, subresource: &'static str, name: &'static str) -> Request {
-    Request { user, operation, subresource, name, object: node_config(name), old: node_config(name) }
 }
 
 #[test]
-fn agents_write_only_the_status_of_their_own_node() {
-    for creates in [false, true] {
-        let [policy, _] = own_status_only(creates);
-        for user in [pod(Some("n1")), kubelet("n1")] {
-            let allowed = |operation, subresource, name| {
-                allows(&policy, &on_node_config(user.clone(), operation, subresource, name)).expect("an agent")
-            };
-            assert!(allowed("UPDATE", "status", "n1"));
-            assert!(!allowed("UPDATE", "status", "n2"));
-            assert!(!allowed("UPDATE", "", "n1"), "its spec");
-            assert!(!allowed("DELETE", "", "n1"));
-            assert_eq!(allowed("CREATE", "", "n1"), creates);
-            assert!(!allowed("CREATE", "", "n2"));
-        }
-        for name in ["n1", ""] {
-            for (operation, subresource) in [("UPDATE", "status"), ("CREATE", "")] {
-                let request = on_node_config(pod(None), operation, subresource, name);
-                assert_eq!(allows(&policy, &request), Some(false), "a token without a node");
+fn admits_what_components_need_and_nothing_else() {
+    let table = table();
+    let with = |installation: Installation| {
+        objects(&Installation { config_map_writers: vec!["ci".to_owned()], ..installation })
+    };
+    let joining = with(joining(pods(join_host())));
+    let plain = with(Installation { joins: false, boot: Vec::new(), ..crate::tests::joining(pods(Host::default())) });
+    let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for row in list(&table, "/requests") {
+        let expected = row["allowed"].as_bool();
+        let without_join = row.get("plain").map_or(expected, Value::as_bool);
+        for (user, verb) in pairs(row) {
+            *asked.entry(verb).or_default() += 1;
+            for dry_run in [false, true] {
+                let request = request(&table, row, user, verb, dry_run);
+                for (installed, expected) in [(&joining, expected), (&plain, without_join)] {
+                    let allowed = request.allowed(installed);
+                    if allowed != expected {
+                        wrong.push(format!("{}: {verb} by {user}: {allowed:?}, not {expected:?}", text(row, "/case")));
+                    }
+                }
             }
         }
-        let mut reconciler = pod(Some("n1"));
-        reconciler["username"] = json!("system:serviceaccount:nodecfg-system:nodecfg-reconciler");
-        assert_eq!(allows(&policy, &on_node_config(reconciler, "CREATE", "", "n2")), None);
     }
-}
-
-/// The name in the URL and that of the object may differ in a forged request.
-#[test]
-fn created_object_decides_not_the_request() {
-    let [policy, _] = own_status_only(true);
-    let request = Request { object: node_config("n2"), ..on_node_config(pod(Some("n1")), "CREATE", "", "n1") };
-    assert_eq!(allows(&policy, &request), Some(false));
-}
-
-/// A node that pretends to be assigned by the reconciler would prove its configuration for others.
-#[test]
-fn agents_create_only_self_assigned_node_configs() {
-    let [policy, _] = own_status_only(true);
-    for spec in [json!({"selfAssigned": false}), json!({}), Value::Null] {
-        let object = json!({"metadata": {"name": "n1"}, "spec": spec});
-        let request = Request { object, ..on_node_config(pod(Some("n1")), "CREATE", "", "n1") };
-        assert_eq!(allows(&policy, &request), Some(false));
-    }
-}
-
-fn startup_taint() -> Value {
-    json!({"key": STARTUP_TAINT, "effect": STARTUP_TAINT_EFFECT})
-}
-
-/// Node with these taints, as the API server passes it: empty lists are missing.
-fn node(taints: &[Value]) -> Value {
-    let mut node = json!({
-        "metadata": {"name": "n1", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}, "resourceVersion": "7"},
-        "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": true},
-        "status": {"phase": "x"},
-    });
-    if !taints.is_empty() {
-        node["spec"]["taints"] = json!(taints);
-    }
-    node
-}
-
-fn removal(user: Value, before: &[Value], after: &[Value]) -> Request {
-    let mut object = node(after);
-    object["metadata"]["resourceVersion"] = json!("8");
-    object["metadata"]["managedFields"] = json!([{"manager": "nodecfg-agent"}]);
-    Request { user, operation: "UPDATE", subresource: "", name: "n1", object, old: node(before) }
-}
-
-#[test]
-fn agents_remove_only_the_startup_taint_of_their_own_node() {
-    let [policy, _] = own_taint_only();
-    let gpu = json!({"key": "gpu", "value": "x", "effect": "NoSchedule"});
-    let stronger = json!({"key": STARTUP_TAINT, "effect": "NoExecute"});
-    let startup = startup_taint();
-    let all = [gpu.clone(), startup.clone(), stronger.clone()];
-    let allowed = |request: &Request| allows(&policy, request);
-    assert_eq!(allowed(&removal(pod(Some("n1")), &all, &[gpu.clone(), stronger.clone()])), Some(true));
-    assert_eq!(allowed(&removal(pod(Some("n1")), from_ref(&startup), &[])), Some(true));
-    for (user, why) in [(pod(Some("n2")), "another node"), (pod(None), "a token without a node")] {
-        assert_eq!(allowed(&removal(user, from_ref(&startup), &[])), Some(false), "{why}");
-    }
-    let others: [(&str, &[Value]); 5] = [
-        ("another taint, too", from_ref(&stronger)),
-        ("another taint instead", &[startup.clone(), stronger.clone()]),
-        ("all", &[]),
-        ("one of another effect", from_ref(&gpu)),
-        ("an order", &[stronger.clone(), gpu.clone()]),
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let verbs: Vec<&str> = asked.keys().copied().collect();
+    let every = [
+        "apply",
+        "connect",
+        "create",
+        "delete",
+        "deletecollection",
+        "generate-name",
+        "json-patch",
+        "merge-patch",
+        "strategic-merge-patch",
+        "update",
     ];
-    for (what, after) in others {
-        assert_eq!(allowed(&removal(pod(Some("n1")), &all, after)), Some(false), "{what}");
+    assert_eq!(verbs, every);
+}
+
+/// Users and verbs of a row.
+fn pairs(row: &Value) -> Vec<(&str, &str)> {
+    let (users, verbs) = (list(row, "/users"), list(row, "/verbs"));
+    let pairs = users.into_iter().flat_map(|user| verbs.iter().map(move |verb| (user, *verb)));
+    pairs.map(|(user, verb)| (user.as_str().expect("a name"), verb.as_str().expect("a verb"))).collect()
+}
+
+/// All kinds of installations.
+fn installations() -> Vec<Vec<Value>> {
+    let in_namespace = |name: &str| match pods(Host::default()) {
+        Agent::DaemonSet(pods) => {
+            Agent::DaemonSet(crate::DaemonSet { namespace: NamespaceName::new(name).unwrap(), ..pods })
+        }
+        Agent::Systemd => unreachable!(),
+    };
+    let agents = [None, Some(Agent::Systemd), Some(in_namespace(AGENT_NAMESPACE)), Some(in_namespace("team-b"))];
+    let plain = |agent| Installation { joins: false, boot: Vec::new(), agent, ..joining(Agent::Systemd) };
+    let joining = agents[1..].iter().flatten().cloned().map(joining);
+    agents.clone().map(plain).into_iter().chain(joining).map(|installation| objects(&installation)).collect()
+}
+
+/// Reports whether RBAC counts this user as one of the subjects (k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`,
+/// `appliesToUser`).
+fn is_subject(user: &Value, binding: &Value) -> bool {
+    list(binding, "/subjects").into_iter().any(|subject| match text(subject, "/kind") {
+        "Group" => list(user, "/groups").contains(&&subject["name"]),
+        "ServiceAccount" => {
+            let (namespace, name) = (text(subject, "/namespace"), text(subject, "/name"));
+            text(user, "/username") == format!("system:serviceaccount:{namespace}:{name}")
+        }
+        kind => panic!("{kind}"),
+    })
+}
+
+/// Writes that the roles of agents allow this user: group, resource, subresource, operation. Events are open to agents.
+fn writes(installed: &[Value], user: &Value) -> Vec<[String; 4]> {
+    let of_agents = |object: &&Value| object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent";
+    let bindings = installed.iter().filter(of_agents).filter(|binding| is_subject(user, binding));
+    let mut writes = Vec::new();
+    for binding in bindings {
+        let role = |object: &&Value| {
+            object["kind"] == binding["roleRef"]["kind"] && object["metadata"]["name"] == binding["roleRef"]["name"]
+        };
+        for rule in installed.iter().filter(role).flat_map(|role| list(role, "/rules")) {
+            for (resource, verb) in list(rule, "/resources")
+                .iter()
+                .flat_map(|resource| list(rule, "/verbs").into_iter().map(move |verb| (resource, verb)))
+            {
+                let operation = match verb.as_str().expect("a verb") {
+                    "get" | "list" | "watch" => continue,
+                    "create" => "CREATE",
+                    "patch" | "update" => "UPDATE",
+                    other => panic!("{other}: which operation?"),
+                };
+                let resource = resource.as_str().expect("a resource");
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                if resource != "events" {
+                    writes.push([text(rule, "/apiGroups/0"), resource, subresource, operation].map(str::to_owned));
+                }
+            }
+        }
     }
-    let added = [gpu.clone(), stronger, json!({"key": "new", "effect": "NoSchedule"})];
-    assert_eq!(allowed(&removal(pod(Some("n1")), &all, &added)), Some(false));
+    writes
+}
+
+/// A right of agents without a policy would hold for all nodes. A policy for other users could refuse what Kubernetes needs.
+#[test]
+fn policies_apply_exactly_to_the_subjects_of_the_roles() {
+    let table = table();
+    let (mut bound, mut covered) = (Vec::new(), Vec::new());
+    for (name, user) in table["users"].as_object().expect("users") {
+        let all = installations();
+        let mut restricted = false;
+        for installed in &all {
+            for [group, resource, subresource, operation] in writes(installed, user) {
+                bound.push((name.clone(), resource.clone()));
+                let operation = if operation == "CREATE" { "CREATE" } else { "UPDATE" };
+                let request = Request {
+                    user: user.clone(),
+                    operation,
+                    group,
+                    resource,
+                    subresource,
+                    namespace: String::new(),
+                    name: "another".to_owned(),
+                    object: json!({"metadata": {"name": "another"}}),
+                    old: json!({"metadata": {}}),
+                    dry_run: false,
+                };
+                assert_eq!(request.allowed(installed), Some(false), "{name} may {operation} {}", request.resource);
+            }
+            for resource in ["nodeconfigs", "nodes"] {
+                let group = if resource == "nodes" { "" } else { "nodecfg.dev" };
+                let request = Request {
+                    user: user.clone(),
+                    operation: "UPDATE",
+                    group: group.to_owned(),
+                    resource: resource.to_owned(),
+                    subresource: "status".to_owned(),
+                    namespace: String::new(),
+                    name: "another".to_owned(),
+                    object: json!({"metadata": {}}),
+                    old: json!({"metadata": {}}),
+                    dry_run: false,
+                };
+                if request.allowed(installed).is_some() {
+                    covered.push((name.clone(), resource.to_owned()));
+                    restricted = true;
+                }
+            }
+        }
+        let known =
+            ["pod", "kubelet", "person in", "account in", "agent account"].iter().any(|start| name.starts_with(start));
+        assert_eq!(restricted, known, "{name}");
+    }
+    for pairs in [&mut bound, &mut covered] {
+        pairs.sort();
+        pairs.dedup();
+    }
+    assert_eq!(bound, covered);
+}
+
+fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
+    json!({"apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": manager, "operation": operation, "time": "t"})
+}
+
+/// Removal of the startup taint with these entries of `managedFields` before and after.
+fn removal(before: &[Value], after: &[Value]) -> Request {
+    let table = table();
+    let row = json!({"on": "nodes", "old": "node", "changes": ["untainted"]});
+    let mut request = request(&table, &row, "pod n1", "json-patch", false);
+    request.old["metadata"]["managedFields"] = json!(before);
+    request.object["metadata"]["managedFields"] = json!(after);
+    request
 }
 
 #[test]
-fn agents_change_nothing_else_of_nodes() {
-    type Change = fn(&mut Request);
-    let changes: [Change; 14] = [
-        |request| request.object["metadata"]["labels"]["a"] = json!("c"),
-        |request| request.object["metadata"]["labels"]["new"] = json!(""),
-        |request| drop(request.object["metadata"].as_object_mut().map(|fields| fields.remove("labels"))),
-        |request| request.object["metadata"]["annotations"] = json!({}),
-        |request| request.object["metadata"]["finalizers"] = json!(["x"]),
-        |request| request.object["metadata"]["ownerReferences"] = json!([{"uid": "u"}]),
-        |request| drop(request.object["spec"].as_object_mut().map(|fields| fields.remove("unschedulable"))),
-        |request| request.object["spec"]["unschedulable"] = json!(false),
-        |request| request.object["spec"]["providerID"] = json!("x"),
-        |request| request.object["spec"]["fieldOfTheFuture"] = json!({"x": [1]}),
-        |request| request.operation = "CREATE",
-        |request| request.operation = "DELETE",
-        |request| request.subresource = "status",
-        |request| request.subresource = "proxy",
+fn managed_fields_of_others_stay() {
+    let [policy, _] = own_taint_only();
+    let taints = json!({"f:spec": {"f:taints": {}}});
+    let (labels, both) =
+        (json!({"f:metadata": {"f:labels": {"f:a": {}}}}), json!({"f:spec": {"f:podCIDR": {}, "f:taints": {}}}));
+    let left = json!({"f:spec": {"f:podCIDR": {}}});
+    let agent = entry("nodecfg-agent", "Update", &taints);
+    let before =
+        [entry("flux", "Apply", &labels), entry("kubelet", "Update", &both), entry("cloud", "Update", &taints)];
+    let after = [before[0].clone(), entry("kubelet", "Update", &left)];
+    let allowed = |before: &[Value], after: &[Value]| removal(before, after).answer(&policy) == Some(Vec::new());
+    let with = |more: &[Value]| [&after[..], more].concat();
+    assert!(allowed(&before, &after), "no taint is left");
+    assert!(allowed(&before, &with(&[agent.clone()])));
+    assert!(allowed(&with(&[agent.clone()]), &after), "the entry of the agent goes, too");
+    assert!(allowed(&[], &[agent.clone()]) && allowed(&[], &[]));
+    let changed = |index: usize, pointer: &str, value: Value| {
+        let mut after = with(&[agent.clone()]);
+        *after[index].pointer_mut(pointer).expect("a field") = value;
+        after
+    };
+    let hostile = [
+        ("an entry less", vec![after[0].clone(), agent.clone()]),
+        ("an applied entry less", vec![after[1].clone(), agent.clone()]),
+        ("another applier", with(&[entry("argo", "Apply", &labels)])),
+        ("more fields of an applier", changed(0, "/fieldsV1/f:metadata/f:labels", json!({"f:a": {}, "f:b": {}}))),
+        ("fewer fields of an applier", changed(0, "/fieldsV1", json!({}))),
+        ("fewer fields of the spec", changed(1, "/fieldsV1/f:spec", json!({}))),
+        ("more fields of the spec", changed(1, "/fieldsV1/f:spec", json!({"f:podCIDR": {}, "f:unschedulable": {}}))),
+        ("another operation", changed(0, "/operation", json!("Update"))),
+        ("another time", changed(0, "/time", json!("u"))),
+        ("more fields of the agent", changed(2, "/fieldsV1", both.clone())),
+        ("other fields of the agent", changed(2, "/fieldsV1", labels.clone())),
+        ("an apply of the agent", changed(2, "/operation", json!("Apply"))),
+        ("ancient changes", with(&[entry("ancient-changes", "Update", &labels)])),
+        ("nothing", Vec::new()),
     ];
-    let [policy, _] = own_taint_only();
-    let fine = removal(pod(Some("n1")), &[startup_taint()], &[]);
-    assert_eq!(allows(&policy, &fine), Some(true));
-    for (number, change) in changes.into_iter().enumerate() {
-        let mut request = fine.clone();
-        change(&mut request);
-        assert_eq!(allows(&policy, &request), Some(false), "change {number}");
+    for (what, after) in hostile {
+        assert!(!allowed(&before, &after), "{what}");
     }
 }
 
-/// Kubelets and controllers write Nodes all the time.
+/// The API server keeps ten entries of updates, and merges the oldest.
 #[test]
-fn policy_for_taints_does_not_apply_to_others() {
+fn managed_fields_of_many_updates_merge() {
     let [policy, _] = own_taint_only();
-    let user = |name: &str| json!({"username": name});
-    for other in [
-        kubelet("n1"),
-        user("system:serviceaccount:kube-system:node-controller"),
-        user("system:serviceaccount:nodecfg-system:nodecfg-reconciler"),
-        user("system:serviceaccount:x:nodecfg-agent-two"),
-        user("kubernetes-admin"),
-    ] {
-        assert_eq!(allows(&policy, &removal(other, &[], &[startup_taint()])), None);
+    let labels = |name: &str| json!({"f:metadata": {"f:labels": {format!("f:{name}"): {}}}});
+    let of = |number: usize| entry(&format!("m{number}"), "Update", &labels(&number.to_string()));
+    let applied = entry("flux", "Apply", &labels("x"));
+    let before: Vec<Value> = (0..10).map(of).chain([applied.clone()]).collect();
+    let merged = entry("ancient-changes", "Update", &json!({"f:metadata": {"f:labels": {"f:0": {}, "f:1": {}}}}));
+    let agent = entry("nodecfg-agent", "Update", &json!({"f:spec": {"f:taints": {}}}));
+    let after: Vec<Value> = (2..10).map(of).chain([merged, agent, applied]).collect();
+    let allowed = |before: &[Value], after: &[Value]| removal(before, after).answer(&policy) == Some(Vec::new());
+    assert!(allowed(&before, &after));
+    assert!(!allowed(&before[1..], &after), "nine entries do not merge");
+    assert!(!allowed(&before, &after[1..]), "too few are left");
+    assert!(!allowed(&before, &after[..10]), "an applied entry is never merged");
+}
+
+/// The second installation must not take the writers of the first one away.
+#[test]
+fn namespaces_have_policies_of_their_own() {
+    let installed = |namespace: &str, writer: &str| {
+        let namespace = NamespaceName::new(namespace).unwrap();
+        objects(&Installation { namespace, config_map_writers: vec![writer.to_owned()], ..joining(Agent::Systemd) })
+    };
+    // The API server replaces objects of the same kind and name.
+    let mut cluster = BTreeMap::new();
+    for object in installed(NAMESPACE, "ci").into_iter().chain(installed("team-b", "bob")) {
+        cluster.insert((text(&object, "/kind").to_owned(), text(&object, "/metadata/name").to_owned()), object);
     }
+    let cluster: Vec<Value> = cluster.into_values().collect();
+    let table = table();
+    let row = json!({"on": "configmaps", "old": "pointer", "change": {"data": {"kubelet": ""}}});
+    let allowed = |username: &str, namespace: &str| {
+        let mut request = request(&table, &row, "ci", "update", false);
+        request.user = json!({"username": username});
+        request.namespace = namespace.to_owned();
+        request.allowed(&cluster)
+    };
+    let account = |namespace: &str| format!("system:serviceaccount:{namespace}:{RECONCILER}");
+    for (namespace, other, own, foreign) in [(NAMESPACE, "team-b", "ci", "bob"), ("team-b", NAMESPACE, "bob", "ci")] {
+        assert_eq!(allowed(&account(namespace), namespace), Some(true));
+        assert_eq!(allowed(own, namespace), Some(true));
+        for user in [account(other).as_str(), foreign, "kubernetes-admin"] {
+            assert_eq!(allowed(user, namespace), Some(false), "{user} in {namespace}");
+        }
+    }
+    assert_eq!(allowed("kubernetes-admin", "team-c"), None);
 }
 
 /// Reports whether the policy for ConfigMaps allows this user this operation.

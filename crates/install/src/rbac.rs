@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 
+use super::identity::Identity;
 use super::{
-    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, POOL_POINTERS, PRUNER, READER, RECONCILER, labels,
+    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, NAMESPACE, POOL_POINTERS, PRUNER, READER, RECONCILER,
+    labels,
 };
 
 /// A rule: API group, resources, verbs.
@@ -42,17 +44,34 @@ fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: 
         ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     ];
     let mut objects = vec![service_account(RECONCILER, account_namespace, "reconciler")];
-    objects.extend(role_with_binding(RECONCILER, "reconciler", None, in_cluster, &subject));
+    objects.extend(role_with_own_binding(RECONCILER, None, in_cluster, account_namespace));
     objects.extend(role_with_binding(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
-    objects.extend(role_with_binding(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));
+    let events = format!("{RECONCILER}-events");
+    objects.extend(role_with_own_binding(&events, Some("default"), EVENTS, account_namespace));
     objects
 }
 
 /// Role for saved plans, which need the identity of the cluster. It is a separate role, so that the roles of a cron
 /// job and of a pipeline do not overwrite each other.
 pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
+    role_with_own_binding(&format!("{RECONCILER}-plans"), None, &[IDENTITY], account_namespace)
+}
+
+/// A role of the reconciler that all installations on a cluster share, and the binding of one. An installation for
+/// another namespace must not replace its subject.
+fn role_with_own_binding(
+    name: &str,
+    namespace: Option<&str>,
+    rules: &[Rule<'_>],
+    account_namespace: &str,
+) -> Vec<Value> {
     let subject = service_account_subject(RECONCILER, account_namespace);
-    role_with_binding(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
+    let mut objects = role_with_binding(name, "reconciler", namespace, rules, &subject);
+    let written = objects.last_mut().and_then(|binding| binding.pointer_mut("/metadata/name"));
+    if let Some(written) = written.filter(|_| account_namespace != NAMESPACE) {
+        *written = format!("{name}-{account_namespace}").into();
+    }
+    objects
 }
 
 /// Role for fleets with pool pointers, the only ConfigMaps that change. It is a separate role, because other fleets
@@ -162,7 +181,7 @@ const STARTUP_TAINT: Rule<'_> = ("", &["nodes"], &["patch"]);
 /// Roles of agents as pods, which have their own ServiceAccount. `joins`: they create the NodeConfigs of new nodes, and
 /// remove the startup taint.
 pub(super) fn agent(namespace: &str, agent_namespace: &str, joins: bool) -> Vec<Value> {
-    let subject = service_account_subject(AGENT, agent_namespace);
+    let subject = Identity::Pod.subject(agent_namespace);
     let mut in_cluster = NODE_CONFIGS.to_vec();
     // During a trial, the agent checks that the Node is Ready and its Lease is renewed.
     in_cluster.push(("", &["nodes"], &["get"]));
@@ -181,7 +200,8 @@ pub(super) fn agent(namespace: &str, agent_namespace: &str, joins: bool) -> Vec<
 /// Roles of agents with the identities of kubelets. The Node authorizer already grants access to the own Node and
 /// Lease, and to Events, but not to those of other nodes.
 pub(super) fn agent_on_host(namespace: &str, joins: bool) -> Vec<Value> {
-    let subject = group_subject("system:nodes");
+    // A group's subject has no namespace.
+    let subject = Identity::Kubelet.subject(namespace);
     let mut in_cluster = NODE_CONFIGS.to_vec();
     in_cluster.extend(joins.then_some(NEW_NODE_CONFIGS));
     let mut objects = role_with_binding(AGENT_ON_HOST, "agent", None, &in_cluster, &subject);
@@ -204,11 +224,11 @@ pub(super) fn boot(namespace: &str, pools: &[(FleetName, PoolName)]) -> Vec<Valu
     objects
 }
 
-fn group_subject(name: &str) -> Value {
+pub(super) fn group_subject(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name})
 }
 
-fn service_account_subject(name: &str, namespace: &str) -> Value {
+pub(super) fn service_account_subject(name: &str, namespace: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
 }
 

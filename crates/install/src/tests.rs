@@ -17,7 +17,7 @@ fn name(text: &str) -> NamespaceName {
     NamespaceName::new(text).expect("a name")
 }
 
-fn pods(host: Host) -> Agent {
+pub(crate) fn pods(host: Host) -> Agent {
     Agent::DaemonSet(DaemonSet {
         namespace: name(AGENT_NAMESPACE),
         image: "registry.example/nodecfg-agent:0.1".to_owned(),
@@ -38,13 +38,13 @@ fn installation(namespace: &str, agent: Option<Agent>) -> Installation {
 }
 
 /// Installation whose nodes join.
-fn joining(agent: Agent) -> Installation {
+pub(crate) fn joining(agent: Agent) -> Installation {
     let boot = [("prod", "gpu"), ("prod", "cpu")];
     let boot = boot.map(|(fleet, pool)| (FleetName::new(fleet).expect("a name"), PoolName::new(pool).expect("a name")));
     Installation { joins: true, boot: boot.into(), ..installation(NAMESPACE, Some(agent)) }
 }
 
-fn join_host() -> Host {
+pub(crate) fn join_host() -> Host {
     let join = Join { fleet: FleetName::new("prod").expect("a name"), namespace: name(NAMESPACE) };
     Host { join: Some(join), ..Host::default() }
 }
@@ -202,6 +202,29 @@ fn dependencies_come_first() {
     let ranks: Vec<i32> = installed(Some(pods(Host::default()))).iter().map(rank).collect();
     assert!(ranks.is_sorted(), "{ranks:?}");
     assert_eq!(ranks.last(), Some(&5));
+}
+
+/// Teams may have fleets in namespaces of their own.
+#[test]
+fn second_installation_keeps_the_rights_of_the_first() {
+    let bindings = |objects: Vec<Value>| -> Vec<Value> {
+        objects.into_iter().filter(|object| text(object, "/kind").ends_with("RoleBinding")).collect()
+    };
+    let place =
+        |object: &Value| ["/kind", "/metadata/namespace", "/metadata/name"].map(|field| text(object, field).to_owned());
+    let first = bindings(objects(&installation(NAMESPACE, Some(pods(Host::default())))));
+    let second = bindings(objects(&installation("team-b", Some(pods(Host::default())))));
+    // The API server replaces objects of the same kind, namespace and name.
+    let left = first.iter().filter(|binding| !second.iter().any(|other| place(other) == place(binding)));
+    let left: Vec<&Value> = left.chain(&second).collect();
+    for binding in first.iter().chain(&second) {
+        let same = |other: &&&Value| {
+            ["/metadata/namespace", "/roleRef", "/subjects"]
+                .iter()
+                .all(|field| other.pointer(field) == binding.pointer(field))
+        };
+        assert!(left.iter().any(|other| same(&other)), "{binding}");
+    }
 }
 
 /// Labels on kube-system would change its Pod Security level, which could break the cluster.

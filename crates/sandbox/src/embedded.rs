@@ -307,19 +307,22 @@ impl Embedded {
 }
 
 /// Creates the objects of `nodecfg install` that affect the sandbox: namespace, CRD of NodeConfig, and admission
-/// policy for agents. For agents that write drop-ins also their DaemonSet, which tells that.
+/// policies. For agents that write drop-ins also their DaemonSet, which tells that.
 ///
-/// The sandbox stores the policy without evaluating it.
+/// The sandbox stores the policies without evaluating them.
 fn install_into(api: &Api, joins: bool, drop_ins: bool) -> Result<(), SandboxError> {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let [policy, bound] = nodecfg_install::own_status_only(joins);
+    let mut policies = vec![nodecfg_install::own_status_only(joins), nodecfg_install::config_maps_of(NAMESPACE, &[])];
+    policies.extend(joins.then(nodecfg_install::own_taint_only));
     let admission = "admissionregistration.k8s.io";
     let mut objects = vec![
         ("", "namespaces", "", namespace(NAMESPACE)),
         ("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition()),
-        (admission, "validatingadmissionpolicies", "", policy),
-        (admission, "validatingadmissionpolicybindings", "", bound),
     ];
+    for [policy, bound] in policies {
+        objects.push((admission, "validatingadmissionpolicies", "", policy));
+        objects.push((admission, "validatingadmissionpolicybindings", "", bound));
+    }
     if let Some(daemon_set) = drop_ins.then(daemon_set).flatten() {
         objects.push(("", "namespaces", "", namespace(AGENT_NAMESPACE)));
         objects.push(("apps", "daemonsets", AGENT_NAMESPACE, daemon_set));

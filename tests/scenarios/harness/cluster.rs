@@ -7,7 +7,6 @@ use http::Request;
 use kube::Client;
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::installation::AGENT_DAEMON_SET;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::Fault;
@@ -445,22 +444,12 @@ impl Cluster {
         injected.unwrap();
     }
 
-    /// Sends a request as the agent in a pod on a node, whose token the API server would check. An error is the code.
-    pub async fn as_agent(&self, node: &str, method: &str, path: &str, body: Value) -> Result<Value, u16> {
-        let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let user = format!("system:serviceaccount:{}:{AGENT_DAEMON_SET}", self.namespace());
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Content-Type", content)
-            .header("Impersonate-User", user)
-            .header("Impersonate-Extra-authentication.kubernetes.io%2fnode-name", node)
-            .body(body.to_string().into_bytes())
-            .unwrap();
+    /// Sends a request. An error has the code and the message.
+    pub async fn send(&self, request: Request<Vec<u8>>) -> Result<Value, (u16, String)> {
         match self.client.request(request).await {
             Ok(object) => Ok(object),
-            Err(kube::Error::Api(status)) => Err(status.code),
-            Err(error) => panic!("{method} {path}: {error}"),
+            Err(kube::Error::Api(status)) => Err((status.code, status.message)),
+            Err(error) => panic!("{error}"),
         }
     }
 

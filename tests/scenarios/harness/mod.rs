@@ -47,8 +47,6 @@ pub enum Needs {
     Dropping,
     /// Nodes with agents.
     Agents,
-    /// Nodes with agents, and a real API server, which evaluates admission policies.
-    RealAgents,
     /// Pods, with the components of a cluster that start, move and end them.
     Workloads,
 }
@@ -75,8 +73,6 @@ macro_rules! scenario {
     // Agents of the sandbox alone.
     (sandbox SandboxAgents $($rest:tt)*) => {};
     (real SandboxAgents $($rest:tt)*) => {};
-    (sandbox RealAgents $($rest:tt)*) => {};
-    (agents RealAgents $($rest:tt)*) => {};
     (agents Kubelets $($rest:tt)*) => {};
     (agents Dropping $($rest:tt)*) => {};
     (sandbox $needs:ident $(#[$attribute:meta])* $name:ident) => {
@@ -125,11 +121,11 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
     let reason = match needs {
         Needs::Sandbox => "it needs features of the sandbox",
         Needs::Kubelets if !keeps => "this API server drops configSource",
-        Needs::Agents | Needs::RealAgents if keeps => "agents need an API server that drops configSource",
+        Needs::Agents if keeps => "agents need an API server that drops configSource",
         Needs::Dropping if keeps => "this API server keeps configSource",
         Needs::Workloads if minor < 22 => "this API server has no evictions of policy/v1",
         // Agents need the ValidatingAdmissionPolicies of `nodecfg install`.
-        Needs::Anything | Needs::Agents | Needs::RealAgents | Needs::Workloads if (26..30).contains(&minor) => {
+        Needs::Anything | Needs::Agents | Needs::Workloads if (26..30).contains(&minor) => {
             "this API server has no admission policies"
         }
         _ => {

@@ -77,13 +77,13 @@ fn path(object: &Value) -> String {
     format!("/{group}/{version}{place}/{plural}/{}", object["metadata"]["name"].as_str().unwrap())
 }
 
-/// Objects of `nodecfg install` for nodes that join, without the DaemonSet. `writer` may change ConfigMaps.
+/// Objects of `nodecfg install` for nodes that join, without the DaemonSet. `writer` and `ci` may change ConfigMaps.
 fn objects(writer: &str) -> Vec<Value> {
     let namespace = NamespaceName::new(NAMESPACE).unwrap();
     let join = Join { fleet: FleetName::new("test").unwrap(), namespace: namespace.clone() };
     let host = Host { join: Some(join), ..Host::default() };
     let pods = DaemonSet { namespace: namespace.clone(), image: "unused".to_owned(), host };
-    let config_map_writers = vec![writer.to_owned()];
+    let config_map_writers = vec![writer.to_owned(), "ci".to_owned()];
     let installation = Installation {
         namespace,
         config_map_writers,

@@ -121,7 +121,8 @@ impl AgentClient {
 fn refused_or_failed(error: ClusterError) -> JoinError {
     let text = error.to_string();
     match error {
-        ClusterError::Forbidden { .. } => JoinError::Refused(text),
+        // RBAC, or an admission policy.
+        ClusterError::Forbidden { .. } | ClusterError::Invalid { .. } => JoinError::Refused(text),
         _ => {
             tracing::warn!("{text}; retrying");
             JoinError::Failed(text)

@@ -207,3 +207,76 @@ async fn patch_tests_uid_and_all_taints() {
     ]);
     assert_eq!(sent.body, expected);
 }
+
+/// The table of requests that the tests of the admission policies evaluate.
+fn admission_requests() -> Value {
+    serde_json::from_str(include_str!("../../../install/src/admission_requests.json")).expect("JSON")
+}
+
+#[tokio::test]
+async fn creates_what_the_admission_policy_admits() {
+    let mut admitted = admission_requests()["objects"]["joining"].clone();
+    for by_the_server in ["uid", "creationTimestamp", "generation", "managedFields"] {
+        assert!(admitted["metadata"].as_object_mut().and_then(|fields| fields.remove(by_the_server)).is_some());
+    }
+    let owner = &admitted["metadata"]["ownerReferences"][0];
+    let hash = admitted["spec"]["contentHash"].as_str().expect("a hash");
+    let new = |max_disruption| NewNodeConfig {
+        node_uid: owner["uid"].as_str().expect("a uid").to_owned(),
+        source: ConfigSource::config_map(NAMESPACE, "prod-gpu-bbbbbbbbbb", KUBELET_KEY),
+        content_hash: hash.to_owned(),
+        max_disruption,
+    };
+    let (client, log) = replying(vec![Reply::Json(201, admitted.clone())]);
+    let answer = client_of(client).join(&JoinRequest::Create(Box::new(new(Class::Drain)))).await;
+    assert!(matches!(answer, JoinAnswer::Created(Ok(Some(_)))), "{answer:?}");
+    let sent = log.all().pop().expect("a request");
+    assert_eq!(sent.uri, "/apis/nodecfg.dev/v1alpha1/nodeconfigs?fieldManager=nodecfg-agent");
+    assert_eq!(sent.body, admitted);
+}
+
+/// The admission policy for Nodes admits no other change of `managedFields`.
+#[tokio::test]
+async fn removal_of_the_taint_changes_only_the_owner_of_taints() {
+    let (api, client) = cluster();
+    let uid = add_node(&api, &json!([{"key": "gpu", "effect": "NoSchedule"}, startup_taint()]));
+    let fields = || {
+        let node = api.get("", "nodes", "", "n1").expect("exists");
+        let entries = node["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let named =
+            |entry: Value| (entry["manager"].as_str().unwrap_or_default().to_owned(), entry["fieldsV1"].clone());
+        entries.into_iter().map(named).collect::<Vec<_>>()
+    };
+    let mut expected = fields();
+    assert_eq!(expected.len(), 1);
+    let taints = expected[0].1["f:spec"].as_object_mut().and_then(|spec| spec.remove("f:taints"));
+    expected.push(("nodecfg-agent".to_owned(), json!({"f:spec": {"f:taints": taints.expect("owned before")}})));
+    assert_eq!(client.join(&JoinRequest::RemoveTaint(uid)).await, JoinAnswer::TaintRemoved(Ok(())));
+    let mut after = fields();
+    after.sort_by_key(|(manager, _)| manager == "nodecfg-agent");
+    assert_eq!(after, expected);
+}
+
+/// An administrator must learn of a policy that refuses, and a request a minute would not help.
+#[tokio::test]
+async fn refusal_by_a_policy_is_no_outage() {
+    let message = "nodeconfigs.nodecfg.dev \"n1\" is forbidden: ValidatingAdmissionPolicy 'nodecfg-agent-own-status' with \
+                   binding 'nodecfg-agent-own-status' denied request: the agent of an unknown node may do nothing";
+    let denied = || status(403, "Forbidden", message, json!({"name": "n1", "kind": "nodeconfigs"}));
+    let tainted = json!({"metadata": {"name": "n1", "uid": "u"}, "spec": {"taints": [startup_taint()]}});
+    let (client, _log) = replying(vec![denied(), Reply::Json(200, tainted), denied()]);
+    let client = client_of(client);
+    let new = NewNodeConfig {
+        node_uid: "u".to_owned(),
+        source: ConfigSource::config_map(NAMESPACE, "a", KUBELET_KEY),
+        content_hash: pointed().hash.to_string(),
+        max_disruption: Class::Drain,
+    };
+    let answer = client.join(&JoinRequest::Create(Box::new(new))).await;
+    assert!(
+        matches!(&answer, JoinAnswer::Created(Err(JoinError::Refused(why))) if why.contains("own-status")),
+        "{answer:?}"
+    );
+    let answer = client.join(&JoinRequest::RemoveTaint("u".to_owned())).await;
+    assert!(matches!(answer, JoinAnswer::TaintRemoved(Err(JoinError::Refused(_)))), "{answer:?}");
+}
