@@ -9,13 +9,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream;
 use http::Method;
-use serde::de::Error as _;
 use serde_json::{Map, Value};
 
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
-use super::transport::{Call, Decode};
+use super::transport::{Call, Decode, append};
 use nodecfg_contract::names::NodeName;
 
 /// Limit of the bytes read from a response. A KubeletConfiguration has a few kilobytes.
@@ -91,11 +90,7 @@ impl Decode for Bounded {
     type Out = Value;
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
-        if self.0.len() + bytes.len() > LIMIT {
-            return Err(serde_json::Error::custom("larger than any configuration"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(())
+        append(&mut self.0, bytes, LIMIT)
     }
 
     fn finish(self) -> Result<Value, serde_json::Error> {

@@ -143,3 +143,40 @@ async fn error_hides_the_output_of_a_credential_plugin() {
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
     }
 }
+
+/// A server that redirects would otherwise get the token sent to a host of its choice.
+#[tokio::test]
+async fn client_follows_no_redirect() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let bind = || std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (server, other) = (bind(), bind());
+    let url = |listener: &std::net::TcpListener| format!("http://{}", listener.local_addr().expect("an address"));
+    let (at, elsewhere) = (url(&server), url(&other));
+    for listener in [&server, &other] {
+        listener.set_nonblocking(true).expect("a socket");
+    }
+    let server = tokio::net::TcpListener::from_std(server).expect("a socket");
+    let serving = tokio::spawn(async move {
+        let mut requests = String::new();
+        while let Ok((mut connection, _)) = server.accept().await {
+            let mut request = [0; 4096];
+            let size = connection.read(&mut request).await.expect("a request");
+            requests.push_str(&String::from_utf8_lossy(request.get(..size).unwrap_or_default()));
+            let head = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}/version\r\n");
+            connection.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes()).await.expect("an answer");
+            if requests.contains("/version") {
+                break;
+            }
+        }
+        requests
+    });
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = write(&directory, "config", &TWO.replace("https://127.0.0.1:6443", &at));
+    let connection = connect(&options(&path, None), &environment()).await.expect("a client");
+    let reader = crate::ClusterReader::new(connection.client, &at, crate::ReaderOptions::default());
+    let error = reader.server_version().await.expect_err("a redirect");
+    assert!(error.to_string().contains("307"), "{error}");
+    assert!(serving.await.expect("a server").to_lowercase().contains("authorization: bearer s3cret"));
+    let connected = other.accept().map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(connected, Err(std::io::ErrorKind::WouldBlock));
+}

@@ -19,6 +19,8 @@ use nodecfg_contract::printable;
 const LONGEST_MESSAGE: usize = 10_000;
 /// Limit of the shorter fields, in characters; object names have up to 253.
 const LONGEST_NAME: usize = 300;
+/// Limit of the causes of a failure.
+const MOST_CAUSES: usize = 100;
 
 /// Failure of one attempt.
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl Status {
         let clean = |details: Details| Details {
             kind: details.kind.map(short),
             name: details.name.map(short),
-            causes: details.causes.map(|causes| causes.into_iter().map(cause).collect()),
+            causes: details.causes.map(|causes| causes.into_iter().take(MOST_CAUSES).map(cause).collect()),
         };
         Self {
             reason: self.reason.map(short),

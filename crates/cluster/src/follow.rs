@@ -18,7 +18,7 @@ use super::failure::{AttemptError, Status};
 use super::list::{Collection, list};
 use super::operation::{Verb, escape};
 use super::retry::Decision;
-use super::transport::{Call, RetryGuard, Transport};
+use super::transport::{Call, LARGEST_OBJECT, RetryGuard, Transport, within};
 use super::wire::ListMeta;
 
 /// Duration requested for a watch. Up to a quarter is added so that many clients do not reconnect together. Short,
@@ -155,7 +155,7 @@ impl<F> Follower<F> {
                 return Ok(Some(line.to_vec()));
             }
             match tokio::time::timeout_at(open.until, open.body.frame()).await {
-                Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
+                Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default())?,
                 Ok(Some(Err(error))) => return Err(AttemptError::of_client(error)),
                 Ok(None) if !open.received && open.opened.elapsed() < TOO_SHORT => {
                     return Err(AttemptError::Lost("the watch was closed at once".to_owned()));
@@ -274,7 +274,7 @@ impl<'a> RawEvent<'a> {
         if event.kind != "ERROR" {
             return Ok(event);
         }
-        let status: Status = event.decode()?;
+        let status = Status::read(event.object.get().as_bytes());
         Err(AttemptError::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) })
     }
 
@@ -329,11 +329,19 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    /// Accepts the next bytes, after all lines were taken.
+    ///
+    /// # Errors
+    /// The begun line is larger than any object.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), AttemptError> {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
+        within(self.buffer.len(), LARGEST_OBJECT).map_err(|_| {
+            AttemptError::Unreadable(format!("a line of the watch is larger than {} MiB", LARGEST_OBJECT >> 20))
+        })?;
         self.buffer.extend_from_slice(bytes);
+        Ok(())
     }
 
     pub(super) fn take(&mut self) -> Option<&[u8]> {
@@ -366,7 +374,7 @@ mod tests {
             let mut lines = Lines::default();
             let mut all = Vec::new();
             for chunk in text.chunks(size) {
-                lines.push(chunk);
+                lines.push(chunk).expect("a short line");
                 while let Some(line) = lines.take() {
                     all.push(String::from_utf8(line.to_vec()).expect("text"));
                 }

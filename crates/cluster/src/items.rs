@@ -126,6 +126,11 @@ impl ItemSplitter {
         }
     }
 
+    /// Number of the bytes that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.envelope.len() + self.item.len()
+    }
+
     /// List without its items.
     pub(super) fn into_envelope(self) -> Vec<u8> {
         self.envelope

@@ -19,6 +19,8 @@ mod failure;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod follow;
+#[cfg(test)]
+mod hostile_tests;
 mod items;
 pub mod lease;
 pub mod list;

@@ -6,7 +6,7 @@ use http::Method;
 
 use super::error::ClusterError;
 use super::operation::{Operation, escape};
-use super::transport::{Call, Transport};
+use super::transport::{Call, MOST_OBJECTS, Transport};
 use super::wire::{ListMeta, Page, PageContent, PageSize};
 use nodecfg_contract::names::NodeName;
 
@@ -17,6 +17,8 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Limits of the objects of a page. Priority and Fairness counts a list of 1,000 objects as its largest request
 /// (apiserver, `pkg/util/flowcontrol/request`: 100 objects for each of at most 10 seats).
 const PAGES: RangeInclusive<usize> = 50..=1000;
+/// Limit of the pages of a list. Even pages of the smallest size hold more objects than a cluster.
+const MOST_PAGES: usize = 5000;
 /// Limit of restarts of a list after expired continuations.
 const LIST_RESTARTS: u32 = 3;
 
@@ -97,7 +99,7 @@ pub async fn list<T>(
     keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<(Vec<T>, String), ClusterError> {
     let operation = &collection.operation;
-    let mut restarts = 0;
+    let (mut restarts, mut pages) = (0, 0);
     let mut all = Vec::new();
     let mut next: Option<String> = None;
     let mut limit = FIRST_PAGE;
@@ -111,6 +113,11 @@ pub async fn list<T>(
         match transport.call(operation, &call, || Page::new(&keep)).await {
             Ok(PageContent { items, size, meta: ListMeta { resource_version, next: continuation } }) => {
                 all.extend(items);
+                pages += 1;
+                if pages > MOST_PAGES || all.len() > MOST_OBJECTS {
+                    let message = "the list does not end".to_owned();
+                    return Err(ClusterError::Unexpected { operation: Box::new(operation.clone()), message });
+                }
                 limit = next_limit(size, limit);
                 next = continuation.filter(|token| !token.is_empty());
                 if next.is_none() {

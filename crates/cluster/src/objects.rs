@@ -16,6 +16,7 @@ use super::operation::escape;
 use super::reader::ClusterReader;
 use super::transport::{Call, Transport};
 use http_body_util::{BodyExt as _, Limited};
+use kubelet_config::label::check_dns_label;
 
 /// Limit of the bytes read from a response. etcd's default limit is 1.5 MiB for an object.
 const LIMIT: usize = 2 << 20;
@@ -161,7 +162,8 @@ impl ObjectReader {
                 return Err(ObjectError::Failed { object, cause: error.summary() });
             }
         };
-        let kinds = served.resources.into_iter().filter(|kind| !kind.name.contains('/'));
+        // Subresources have a slash. An aggregated server may send any text, which would become a part of a path.
+        let kinds = served.resources.into_iter().filter(|kind| check_dns_label(&kind.name).is_ok());
         let kinds: Kinds = Arc::new(kinds.map(|kind| (kind.kind.clone(), kind)).collect());
         if !kinds.is_empty() {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

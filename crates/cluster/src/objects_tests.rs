@@ -116,6 +116,19 @@ async fn names_are_escaped() {
     assert_eq!(log.lines()[1], "GET /apis/apps/v1/namespaces/..%2Fx/deployments/a%2F..%2Fb%3Fc");
 }
 
+/// An aggregated API server answers for its own group only, but what it names would become a part of paths.
+#[tokio::test]
+async fn kinds_with_names_that_are_no_resources_are_not_served() {
+    for name in ["..", ".", "", "secrets?a=b", "a%2fb", "\u{1b}[2J"] {
+        let (objects, log) = reader(move |_| {
+            Reply::Json(200, json!({"resources": [{"name": name, "kind": "Deployment", "namespaced": true}]}))
+        });
+        let error = objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err();
+        assert!(matches!(error, ObjectError::NotServed { .. }), "{name:?}: {error}");
+        assert_eq!(log.lines(), ["GET /apis/apps/v1"]);
+    }
+}
+
 #[tokio::test]
 async fn finds_kinds_of_the_sandbox() {
     use nodecfg_sandbox::nodes::generic;

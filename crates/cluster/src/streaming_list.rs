@@ -14,8 +14,9 @@ use serde::Deserialize;
 use super::failure::AttemptError;
 use super::follow::{GRACE, Lines, RawEvent};
 use super::list::Collection;
-use super::transport::{Call, Transport};
+use super::transport::{Call, MOST_OBJECTS, Transport};
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::printable::remark;
 
 /// Parameters of the request. Without a version, the list is consistent.
 const INITIAL_EVENTS: &str =
@@ -67,12 +68,13 @@ pub(super) async fn stream_list<T>(
             return Err(AttemptError::Lost("the list ended before its last object".to_owned()));
         };
         let frame = frame.map_err(AttemptError::of_client)?;
-        lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
+        lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default())?;
         while let Some(line) = lines.take() {
             let event = RawEvent::read(line)?;
             match &*event.kind {
                 // Objects change before the last initial event, too.
-                "ADDED" | "MODIFIED" => all.extend(event.keep(&keep)?),
+                "ADDED" | "MODIFIED" if all.len() < MOST_OBJECTS => all.extend(event.keep(&keep)?),
+                "ADDED" | "MODIFIED" => return Err(AttemptError::Unreadable("the list does not end".to_owned())),
                 "DELETED" => {
                     if let Some((name, _)) = event.keep(&keep)? {
                         all.remove(&name);
@@ -86,7 +88,9 @@ pub(super) async fn stream_list<T>(
                         return Ok((all, version));
                     }
                 }
-                other => return Err(AttemptError::Unreadable(format!("a list contains the event {other:?}"))),
+                other => {
+                    return Err(AttemptError::Unreadable(format!("a list contains the event {:?}", remark(other))));
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 
 use super::error::ClusterError;
 use super::failure::{AttemptError, Status};
@@ -88,6 +88,29 @@ impl Call {
     }
 }
 
+/// Limit of the bytes of one object in a response. etcd stores up to 1.5 MiB by default, as Protobuf.
+pub const LARGEST_OBJECT: usize = 16 << 20;
+/// Limit of the objects of a list. Kubernetes supports 5,000 nodes and 150,000 pods.
+pub const MOST_OBJECTS: usize = 500_000;
+
+/// Appends the next bytes of an object.
+///
+/// # Errors
+/// The object is larger than `limit`.
+pub fn append(object: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<(), serde_json::Error> {
+    within(object.len() + bytes.len(), limit)?;
+    object.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Checks the size of an object, or the number of objects.
+///
+/// # Errors
+/// It is larger than `limit`.
+pub fn within(size: usize, limit: usize) -> Result<(), serde_json::Error> {
+    if size > limit { Err(serde_json::Error::custom("larger than the limit")) } else { Ok(()) }
+}
+
 /// Incremental decoder of a response.
 pub trait Decode {
     /// The decoded value.
@@ -123,8 +146,7 @@ impl<T: DeserializeOwned> Decode for Whole<T> {
     type Out = T;
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
+        append(&mut self.bytes, bytes, LARGEST_OBJECT)
     }
 
     fn finish(self) -> Result<T, serde_json::Error> {
@@ -150,8 +172,7 @@ impl<T, F: Fn(&[u8]) -> serde_json::Result<T>> Decode for One<F> {
     type Out = T;
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
+        append(&mut self.bytes, bytes, LARGEST_OBJECT)
     }
 
     fn finish(self) -> Result<T, serde_json::Error> {

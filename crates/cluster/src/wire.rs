@@ -9,7 +9,7 @@ use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::items::ItemSplitter;
-use super::transport::Decode;
+use super::transport::{Decode, LARGEST_OBJECT, MOST_OBJECTS, within};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
@@ -393,8 +393,10 @@ impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Decode for Page<T, F> {
             size.objects += 1;
             size.bytes += item.len();
             items.extend(keep(item)?);
-            Ok(())
-        })
+            Ok::<(), serde_json::Error>(())
+        })?;
+        within(self.size.objects, MOST_OBJECTS)?;
+        within(self.splitter.kept(), LARGEST_OBJECT)
     }
 
     fn finish(self) -> Result<Self::Out, serde_json::Error> {
