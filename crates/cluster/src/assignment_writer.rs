@@ -12,10 +12,11 @@ use super::permission::admitted;
 use super::reader::ClusterReader;
 use super::references::Referrer;
 use super::transport::{Call, Whole};
+use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfigSpec;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigSpec};
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{Assignment, ConfigSource};
 
@@ -63,13 +64,7 @@ impl ClusterWriter {
         let changed = || ClusterError::PreconditionFailed { operation: Box::new(operation.clone()) };
         match self.patch(operation, OWNER_UID, &change.uid, change).await {
             Err(ClusterError::NotFound { .. }) if change.from.is_none() && change.to.is_some() => {
-                let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, name.as_str());
-                let body = node_config(name, change);
-                match self.send(&operation, Method::POST, "application/json", &body, change).await {
-                    // Created by another client, or by this request, whose response was lost.
-                    Err(ClusterError::AlreadyExists { .. }) => Err(changed()),
-                    other => other,
-                }
+                self.create_node_config(name, change).await
             }
             Err(ClusterError::NotFound { .. }) => Err(changed()),
             Err(error @ ClusterError::PreconditionFailed { .. }) => {
@@ -77,13 +72,83 @@ impl ClusterWriter {
                 // itself then identifies the Node. The NodeConfig's own uid guards against a replacement since this
                 // read.
                 let uid = &change.uid;
-                let found = self.reader.node_config(name).await?;
-                let found = found.filter(|found| found.represents(uid) && !found.is_owned_first_by(uid));
-                let Some(found) = found else { return Err(error) };
+                let Some(found) = self.reader.node_config(name).await? else { return Err(error) };
+                if !found.represents(uid) && change.from.is_none() && change.to.is_some() {
+                    return self.replace_leftover(name, &found, change, error).await;
+                }
+                if !found.represents(uid) || found.is_owned_first_by(uid) {
+                    return Err(error);
+                }
                 match self.reader.node(name).await? {
                     Some(node) if node.uid == *uid => self.patch(operation, OWN_UID, &found.metadata.uid, change).await,
                     _ => Err(error),
                 }
+            }
+            other => other,
+        }
+    }
+
+    /// Replaces a NodeConfig that stays although it does not represent the Node of the assignment, for example because a
+    /// compromised node gave it finalizers or another Node as owner. Removes what keeps it, so that it is deleted. The
+    /// garbage collector deletes what names no existing owner. Returns `error` until then.
+    async fn replace_leftover(
+        &self,
+        name: &NodeName,
+        found: &NodeConfig,
+        change: &Assignment,
+        error: ClusterError,
+    ) -> Result<Option<ConfigSource>, ClusterError> {
+        let node = self.reader.node(name).await?;
+        if !node.is_some_and(|node| node.uid == change.uid && node.follows_config_source()) {
+            return Err(error);
+        }
+        let uid = &found.metadata.uid;
+        let operation = Operation::on(Verb::Patch, Resource::NodeConfigs, None, name.as_str());
+        let owner = owner_reference(name, uid);
+        let patch = match found.is_stuck_in_deletion() {
+            true => json!([
+                {"op": "test", "path": OWN_UID, "value": uid},
+                {"op": "remove", "path": "/metadata/finalizers"},
+            ]),
+            false => json!([
+                {"op": "test", "path": OWN_UID, "value": uid},
+                {"op": "add", "path": "/metadata/finalizers", "value": []},
+                {"op": "add", "path": "/metadata/ownerReferences", "value": [owner]},
+            ]),
+        };
+        tracing::warn!(
+            "the NodeConfig of node {name} belongs to another Node, or finalizers keep it; it is deleted and created again"
+        );
+        let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
+        let call = Call::new(Method::PATCH, uri).content(JSON_PATCH, patch.to_string());
+        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) if found.is_stuck_in_deletion() => {
+                self.create_node_config(name, change).await
+            }
+            Err(lost @ ClusterError::LockLost { .. }) => Err(lost),
+            // Some clusters reserve changes of owners for users who may delete the object.
+            Err(refused @ ClusterError::Forbidden { .. }) => {
+                tracing::warn!("{refused}. Run `kubectl delete nodeconfig {name}`");
+                Err(error)
+            }
+            // The node is read again.
+            _ => Err(error),
+        }
+    }
+
+    /// Creates the NodeConfig of a Node.
+    async fn create_node_config(
+        &self,
+        name: &NodeName,
+        change: &Assignment,
+    ) -> Result<Option<ConfigSource>, ClusterError> {
+        let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, name.as_str());
+        let body = node_config(name, change);
+        match self.send(&operation, Method::POST, "application/json", &body, change).await {
+            // Created by another client, or by this request, whose response was lost.
+            Err(ClusterError::AlreadyExists { .. }) => {
+                let operation = Operation::on(Verb::Patch, Resource::NodeConfigs, None, name.as_str());
+                Err(ClusterError::PreconditionFailed { operation: Box::new(operation) })
             }
             other => other,
         }
@@ -188,10 +253,15 @@ fn node_config(name: &NodeName, change: &Assignment) -> Value {
         "metadata": {
             "name": name,
             "labels": {MANAGED_BY_LABEL: MANAGER},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": change.uid}],
+            "ownerReferences": [owner_reference(name, &change.uid)],
         },
         "spec": spec(change),
     })
+}
+
+/// Reference to the Node with this uid.
+fn owner_reference(name: &NodeName, uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid})
 }
 
 #[cfg(test)]

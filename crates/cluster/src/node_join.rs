@@ -15,6 +15,10 @@ use nodecfg_contract::observed::{Node, NodeConfigList, NodeConfigState, NodeSupp
 /// is being installed, or that reopens its watch, needs a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
 
+/// Time in which the garbage collector deletes the NodeConfig of an earlier Node of the same name. After it, the present
+/// Node gets a new one.
+const COLLECTION: Duration = Duration::from_secs(120);
+
 /// Maximum remaining time of a trial that is believed. A node with a wrong clock, or a compromised one, may report any
 /// time.
 const MAX_TRIAL: SignedDuration = SignedDuration::from_hours(24);
@@ -32,6 +36,7 @@ pub(super) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Times
         _ if node.is_unreadable() => {}
         // The NodeConfig is created with the first assignment.
         (None, _) => node.support = NodeSupport::Follows,
+        (Some(other), None) if is_leftover(node, other, now) => node.support = NodeSupport::Follows,
         (Some(_), None) => node.support = NodeSupport::Outlived,
         (_, Some(NodeConfigState { unreadable: Some(field), .. })) => {
             node.support = NodeSupport::Unreadable((**field).clone());
@@ -48,6 +53,14 @@ pub(super) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Times
     node.trial_ends = own.and_then(|own| trial_end(own, now));
     node.content = Some(own.map(|own| own.content).unwrap_or_default());
     node.assigned_before = own.is_some();
+}
+
+/// Reports whether a NodeConfig that does not represent the Node stays unless its assignment replaces it: its deletion
+/// waits for finalizers, or it names other Nodes as owners, and the garbage collector does not delete it.
+fn is_leftover(node: &Node, config: &NodeConfigState, now: Timestamp) -> bool {
+    let grace = SignedDuration::try_from(COLLECTION).unwrap_or_default();
+    let is_old = node.created.is_some_and(|created| now.duration_since(created.timestamp()) >= grace);
+    config.stuck_in_deletion || (!config.deleting && !config.discarded && is_old)
 }
 
 /// Reports whether a Node is unreadable because of this field.

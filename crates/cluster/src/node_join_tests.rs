@@ -7,7 +7,7 @@ use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::{Value, json};
 
 use super::*;
-use nodecfg_contract::observed::UnreadableField;
+use nodecfg_contract::observed::{CreationTime, UnreadableField};
 use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, error_text};
 
 fn now() -> Timestamp {
@@ -91,6 +91,28 @@ fn accepts_only_the_nodes_own_node_config() {
     let both = json!({"ownerReferences": [{"kind": "Fleet", "uid": "f"}, {"kind": "Node", "uid": "u"}]});
     assert!(node_config(&both, json!({})).represents("u"));
     assert!(!node_config(&both, json!({})).represents("f"));
+}
+
+/// A compromised node can name another Node as owner, or keep its NodeConfig by finalizers.
+#[test]
+fn node_config_that_stays_is_replaced_by_an_assignment() {
+    let support = |created: &str, metadata: &Value| {
+        let created = CreationTime::parse(created);
+        join(Node { created, ..node("n1", "u") }, Some(&node_config(metadata, json!({}))), now()).support
+    };
+    let (old, young) = ("2026-11-21T11:58:00Z", "2026-11-21T11:58:01Z");
+    assert_eq!(support(old, &owned_by("other")), NodeSupport::Follows);
+    assert_eq!(support(young, &owned_by("other")), NodeSupport::Outlived, "it is collected soon");
+    assert_eq!(support("", &owned_by("other")), NodeSupport::Outlived, "its age is unknown");
+    assert_eq!(support(old, &owned_by("c")), NodeSupport::Outlived, "the reconciler has left it to the collector");
+    let mut deleted = owned_by("u");
+    deleted["deletionTimestamp"] = json!("2026-11-21T11:59:00Z");
+    assert_eq!(support(old, &deleted), NodeSupport::Outlived);
+    deleted["finalizers"] = json!(["example.com/keep"]);
+    for (created, owner) in [(old, "u"), (young, "u"), (young, "other")] {
+        deleted["ownerReferences"] = owned_by(owner)["ownerReferences"].clone();
+        assert_eq!(support(created, &deleted), NodeSupport::Follows);
+    }
 }
 
 #[test]

@@ -24,6 +24,9 @@ use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
 
+#[path = "leftover_tests.rs"]
+mod leftovers;
+
 const GROUP: &str = "nodecfg.dev";
 
 fn api(profile: ServerProfile, nodes: &[&str]) -> Api {

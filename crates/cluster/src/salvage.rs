@@ -138,6 +138,7 @@ pub(super) fn read_node_config(item: &[u8]) -> serde_json::Result<NodeConfig> {
             owner_references: damage.take(&metadata, "metadata", "ownerReferences"),
             creation_timestamp: damage.take(&metadata, "metadata", "creationTimestamp"),
             deletion_timestamp: damage.take(&metadata, "metadata", "deletionTimestamp"),
+            finalizers: damage.take(&metadata, "metadata", "finalizers"),
         },
         spec: damage.take(&object, "", "spec"),
         status: damage.take(&object, "", "status"),

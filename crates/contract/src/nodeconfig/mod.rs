@@ -211,6 +211,8 @@ pub struct Metadata {
     pub creation_timestamp: Option<Timestamp>,
     /// Set while the object is being deleted.
     pub deletion_timestamp: Option<String>,
+    /// What delays a deletion. nodecfg sets none.
+    pub finalizers: Option<Vec<String>>,
 }
 
 /// meta/v1 OwnerReference.
@@ -238,6 +240,20 @@ impl NodeConfig {
     pub fn represents(&self, node_uid: &str) -> bool {
         let nodes = self.nodes();
         self.metadata.deletion_timestamp.is_none() && (nodes.is_empty() || nodes.contains(&node_uid))
+    }
+
+    /// Reports whether finalizers delay the deletion of the NodeConfig.
+    #[must_use]
+    pub fn is_stuck_in_deletion(&self) -> bool {
+        let Metadata { deletion_timestamp, finalizers, .. } = &self.metadata;
+        deletion_timestamp.is_some() && finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
+    /// Reports whether the reconciler left the NodeConfig to the garbage collector. It then names its own uid as that of
+    /// the Node, which no Node has.
+    #[must_use]
+    pub fn is_discarded(&self) -> bool {
+        self.nodes() == [self.metadata.uid.as_str()]
     }
 
     /// Reports whether the first owner is the Node with this uid.

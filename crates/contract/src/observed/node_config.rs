@@ -13,6 +13,10 @@ pub struct NodeConfigState {
     pub owners: Box<[Box<str>]>,
     /// Whether the NodeConfig is being deleted.
     pub deleting: bool,
+    /// Whether its deletion waits for finalizers.
+    pub stuck_in_deletion: bool,
+    /// Whether the reconciler left it to the garbage collector.
+    pub discarded: bool,
     /// Creation time of the NodeConfig, if known.
     pub created: Option<CreationTime>,
     /// `spec.configSource`.
@@ -36,6 +40,8 @@ impl NodeConfigState {
         Self {
             owners: config.nodes().into_iter().map(Box::from).collect(),
             deleting: config.metadata.deletion_timestamp.is_some(),
+            stuck_in_deletion: config.is_stuck_in_deletion(),
+            discarded: config.is_discarded(),
             created: config.metadata.creation_timestamp.and_then(CreationTime::new),
             status_since: last_change(&config.status),
             trial_ends: trial_end(&config.status),

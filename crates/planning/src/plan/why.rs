@@ -41,7 +41,8 @@ impl fmt::Display for Why {
                  IMAGE`), or check why it does not run",
             ),
             Self::Outlived => f.write_str(
-                "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again",
+                "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again after two \
+                 minutes",
             ),
             Self::Contested { pools } => {
                 let pools: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
