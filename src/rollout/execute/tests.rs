@@ -6,7 +6,9 @@ use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, options, policy, pool, pool_name};
+use nodecfg_planning::plan::fixtures::{
+    desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
+};
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
 
@@ -58,6 +60,27 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
         outcome.pools.values().flat_map(|pool| &pool.nodes).map(|node| (node.node.as_str(), &node.end)).collect();
     let (sent, waits) = (&End::InFlight, &End::NotStarted);
     assert_eq!(ends, [("a1", sent), ("a2", waits), ("a3", waits), ("b1", sent), ("b2", sent)]);
+}
+
+/// New nodes start with what the pointer names, and queued nodes wait longer than they. So it goes first, also when a pool
+/// that returns restores it.
+#[test]
+fn pointer_is_requested_before_queued_assignments() {
+    let desired = Desired { pool_pointers: true, ..desired([pool("a", 64, policy(2))]) };
+    let observed = observed(["a1", "a2", "a3"].map(|name| node(name, "a")));
+    let options = options();
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout(&plan, &desired, &observed, &options), &mut ignore);
+    runner.step(Input::Start);
+    runner.queue.next();
+    runner.step(Input::Assigned(node_name("a1")));
+    let converged = on(node("a1", "a"), &rendered("a", 64).source(&namespace()));
+    runner.apply_event(NodeEvent::Upsert(Box::new(converged)));
+    assert_eq!(runner.queue.texts(), ["point a", "assign a2", "assign a3"]);
+    runner.queue.next();
+    runner.move_pointer(&pool_name("a"), PoolPointer { config: None, commit: None });
+    assert_eq!(runner.queue.texts(), ["point a", "assign a2", "assign a3"]);
 }
 
 /// An assignment does not test labels, so a queued one must not reach a node that left its pool.

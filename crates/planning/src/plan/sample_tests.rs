@@ -133,6 +133,17 @@ fn most_frequent_of_equally_risky_answers_is_shown() {
     assert_eq!(shown(&[("n01", high), ("n02", low)]), ("200".to_owned(), 1), "the first of equal numbers");
 }
 
+/// A harmless majority must not hide a node that the change disrupts.
+#[test]
+fn riskiest_answer_counts_although_others_are_more_frequent() {
+    let mut cluster = local(3, "v1.36.2");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110")), ("n02", Ok("maxPods: 110")), ("n03", Ok("maxPods: 200"))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let set = &plan.pools[0].changes[0];
+    assert_eq!((set.fields[0].change.old.as_deref(), set.sample.map(|sample| sample.same)), (Some("200"), Some(1)));
+    assert_eq!((plan.pools[0].disruption.worst, plan.refusals().len()), (Some(Class::Drain), 1));
+}
+
 #[test]
 fn answer_about_a_known_configuration_permits_nothing() {
     let mut cluster = local(0, "v1.36.2");

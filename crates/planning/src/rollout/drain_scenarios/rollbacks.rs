@@ -1,6 +1,8 @@
 //! Scenarios of drains before rollbacks.
 
 use super::*;
+use crate::desired::NodeOrder;
+use crate::plan::fixtures::{ZONE, in_zone};
 use nodecfg_contract::observed::{NodeSupport, UnreadableField};
 
 fn aborted() -> Input {
@@ -307,4 +309,40 @@ fn node_that_settled_converges_if_its_rollback_fails() {
     scenario.end_release("n1");
     assert_eq!(scenario.outcome("n1").end, End::Converged);
     assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+}
+
+/// A node of the domain still runs the target, so that the domain has not ended.
+#[test]
+fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
+    // More pods need no drain, fewer do.
+    let (few, many) = ("maxPods: 64\n", "maxPods: 110\n");
+    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
+    let mut cluster = cluster_on(few, &["n1", "n2"]);
+    for (node, zone) in cluster.nodes.values_mut().zip(["z1", "z2"]) {
+        *node = Node { extended_resources: gpus(8), ..in_zone(node.clone(), Some(zone)) };
+    }
+    let settled = in_zone(on(node("n9", "a"), &source(many)), Some("z1"));
+    cluster.nodes.insert(settled.name.clone(), settled);
+    with_fields(&mut cluster, many);
+    let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(60) };
+    let policy = RolloutPolicy { order: Some(order), max_failures: 1, ..drains(1) };
+    let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
+    let mut scenario = Scenario::to(many, &cluster, policy, mode);
+    assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+    // Its devices are remembered until its assignment.
+    scenario.observe("n1", |node| node);
+    scenario.send(Input::Assigned(node_name("n1")));
+    scenario.observe("n1", |node| Node { extended_resources: gpus(0), ..on(node, &source(many)) });
+    // Another node uses the budget, so that the drain before the rollback waits.
+    scenario.observe("n9", |node| Node { ready: Readiness::NotReady, ..node });
+    assert_eq!(scenario.wait(300), [""; 0]);
+    assert!(matches!(scenario.outcome("n1").end, End::Failed { rolled_back: false, .. }));
+    let soaks = |scenario: &Scenario| {
+        let soaking = |progress: &&Progress| matches!(progress, Progress::DomainSoaking { .. });
+        scenario.progress.iter().filter(soaking).count()
+    };
+    scenario.wait(60);
+    assert_eq!(soaks(&scenario), 0);
+    assert_eq!(scenario.observe("n9", |node| Node { ready: Readiness::Ready, ..node }), ["mark n1"]);
+    assert_eq!(soaks(&scenario), 0);
 }
