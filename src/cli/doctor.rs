@@ -264,7 +264,7 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
     let pointed: BTreeSet<ConfigMapKey> =
         observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect();
     facts.unread = pointed.len().saturating_sub(MOST_CONFIG_MAPS);
-    let pointers = observed.pointers.keys().take(MOST_CONFIG_MAPS).cloned();
+    let pointers = observed.pointers.keys().cloned();
     let wanted: BTreeSet<ConfigMapKey> =
         of_plan.into_iter().chain(pointed.into_iter().take(MOST_CONFIG_MAPS)).chain(pointers).collect();
     let mut fetched = stream::iter(wanted).map(|key| fetch(reader, key)).buffer_unordered(CONCURRENCY);

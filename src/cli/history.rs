@@ -9,8 +9,11 @@ use crate::history::{Subject, Whereabouts};
 use crate::report::history::{self as shown, History};
 use crate::report::{self, Format};
 use crate::repository::history::known;
-use nodecfg_cluster::observe::list;
+use nodecfg_cluster::observe::{list, read_contents};
 use nodecfg_contract::names::{CommitId, PoolName};
+use nodecfg_contract::observed::ConfigMapKey;
+use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_planning::plan::PointerState;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.
 ///
@@ -57,7 +60,17 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
             Some(desired) => args.bound.cluster.namespace(desired, &reader)?,
             None => return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
         };
-        let observed = list(&reader, Some(namespace.as_str())).await?;
+        let mut observed = list(&reader, Some(namespace.as_str())).await?;
+        let name = PoolPointer::name(&fleet, &args.pool);
+        let key = ConfigMapKey { namespace: namespace.to_string(), name: name.clone() };
+        let is_published = draft.desired.as_ref().is_some_and(|desired| desired.pool_pointers);
+        let pointer = (is_published || observed.pointers.contains_key(&key)).then_some(key);
+        read_contents(&reader, namespace.as_str(), pointer, &mut observed).await?;
+        if let PointerState::Changed(error) = PointerState::of(&fleet, &args.pool, &namespace, &observed) {
+            tracing::warn!(
+                "another client changed the pointer {namespace}/{name}, with which new nodes start: {error}"
+            );
+        }
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
         let known = known(&args.repository.history_options()?, commits)
             .map_err(|error| CommandError::Repository(Box::new(error)))?;

@@ -27,7 +27,7 @@ use nodecfg_cluster::lease::{self, HeldLock, LockOptions};
 use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{Options, Plan, Problem};
+use nodecfg_planning::plan::{Options, Plan, Problem, check_returning};
 use nodecfg_planning::rollout::machine::Mode;
 
 /// Arguments that control a rollout.
@@ -213,7 +213,7 @@ impl Reconciliation<'_> {
     ) -> CommandResult {
         terminal.record.planned(&planned.plan, &planned.observed);
         let Planned { plan, observed, options } = planned;
-        if plan.has_changes() {
+        if plan.has_changes() || !plan.changed_pointers().is_empty() {
             warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         }
         let review = self.review(&plan);
@@ -284,6 +284,10 @@ impl Reconciliation<'_> {
         }
         if self.purpose == Purpose::RollBack {
             plan = plan.returning_pointers(&planned.observed);
+            let violations = check_returning(&plan, &planned.observed);
+            if !violations.is_empty() {
+                return Err(CommandError::Violations(violations));
+            }
         }
         Ok(Planned { plan, ..planned })
     }

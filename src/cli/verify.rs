@@ -14,7 +14,7 @@ use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose, Reporter, RunSubject};
 use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
-use super::{CommandResult, Terminal};
+use super::{CommandError, CommandResult, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
@@ -31,7 +31,8 @@ const WATCH_DELAY: Duration = Duration::from_secs(5);
 /// Wait until every node reports that it runs the configuration in the repository.
 ///
 /// Changes nothing. Exits with code 5 if a node fails or does not converge in time, and at once if it is not assigned
-/// and no sync runs. A node converges before the trial of its configuration ends, unless --wait-trial is given.
+/// and no sync runs. A node converges before the trial of its configuration ends, unless --wait-trial is given. Exits with
+/// code 4 if another client changed the configuration that new nodes start with (spec.poolPointers).
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -78,6 +79,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan, observed);
+    // New nodes start with what the pointers contain, which no watch of nodes shows.
+    let problems = plan.changed_pointers();
+    if !problems.is_empty() {
+        return Err(CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) });
+    }
     warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan, nodecfg_clock::now());
     // Only reports have the details of a plan.

@@ -7,7 +7,7 @@ use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::names_target;
+use nodecfg_planning::plan::PointerState;
 
 const CODE: &str = "pool-pointer";
 
@@ -28,7 +28,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     let Some(observed) = facts.observed() else { return };
     let desired = facts.repository.as_ref().and_then(|repository| Some(&repository.as_ref().ok()?.desired));
     let before = checks.len();
-    invalid(observed, desired, checks);
+    changed(facts, observed, desired, checks);
     if let Some(desired) = desired {
         compare(facts, observed, desired, checks);
     }
@@ -52,25 +52,25 @@ fn pointers<'o>(
     named.filter(move |(_, _, fleet, _)| desired.is_none_or(|desired| desired.fleet == **fleet))
 }
 
-fn invalid(observed: &Observed, desired: Option<&Desired>, checks: &mut Vec<Check>) {
-    for (key, listed, fleet, pool) in pointers(observed, desired) {
-        let Some(Some(map)) = observed.contents.get(key) else { continue };
-        let fault = match PoolPointer::read(map, fleet, pool) {
-            Err(error) => error.to_string(),
-            Ok(pointer) => {
-                let hash = pointer.config.map(|config| config.hash.to_string());
-                if hash == listed.content_hash {
-                    continue;
-                }
-                "its annotation records another hash than its content has".to_owned()
-            }
+fn changed(facts: &Facts, observed: &Observed, desired: Option<&Desired>, checks: &mut Vec<Check>) {
+    // A pointer whose labels were changed is not listed as one.
+    let published = desired.into_iter().filter(|desired| desired.pool_pointers);
+    let published = published.flat_map(|desired| desired.pools.keys().map(|pool| (&desired.fleet, pool)));
+    let listed = pointers(observed, desired).map(|(_, _, fleet, pool)| (fleet, pool));
+    for (fleet, pool) in listed.chain(published).collect::<BTreeSet<_>>() {
+        let key = ConfigMapKey { namespace: facts.namespace.to_string(), name: PoolPointer::name(fleet, pool) };
+        let map = observed.contents.get(&key).and_then(Option::as_ref);
+        let fault = match PointerState::of(fleet, pool, &facts.namespace, observed) {
+            PointerState::Changed(error) => error.to_string(),
+            PointerState::Written(_) if map.is_some_and(|map| map.immutable) => "it is immutable".to_owned(),
+            PointerState::Written(_) | PointerState::Missing => continue,
         };
         let fix = format!(
-            "find out who changed it, then run `kubectl delete configmap -n {} {}` and sync",
+            "find out which client changed it, then run `kubectl delete configmap -n {} {}` and sync",
             key.namespace, key.name
         );
         checks
-            .push(Check::warning(CODE, format!("pointer {key} is not valid: {fault}")).about(key.to_string()).fix(fix));
+            .push(Check::warning(CODE, format!("pointer {key} was changed: {fault}")).about(key.to_string()).fix(fix));
     }
 }
 
@@ -90,7 +90,11 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
         let comparison = match (published(name), existing.get(name)) {
             (None, None) => continue,
             (None, Some(_)) => Comparison::Unused,
-            (Some(pool), Some(pointer)) if names_target(pointer, pool) => continue,
+            (Some(pool), Some(_))
+                if PointerState::of(&desired.fleet, name, &facts.namespace, observed).names_target(pool) =>
+            {
+                continue;
+            }
             (Some(_), _) if moves(name) => Comparison::Moves,
             (Some(_), Some(_)) => Comparison::Stays,
             (Some(_), None) => Comparison::Missing,
@@ -133,6 +137,7 @@ mod tests {
     use super::super::fixtures::{gpu, healthy, with_pools};
     use super::super::{CheckResult, Repository};
     use super::*;
+    use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, FetchedConfigMap};
     use nodecfg_planning::desired::{Pool, RolloutPolicy};
     use nodecfg_planning::plan::fixtures::{desired, options, pool, rendered, with_pointer};
     use nodecfg_planning::plan::make;
@@ -196,13 +201,19 @@ mod tests {
             map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned());
         };
         let facts = published(pointing_to(110, changed), gpu());
-        let [(verdict, seen)] = found(&facts).try_into().unwrap();
+        let [(verdict, seen), (_, moves)] = found(&facts).try_into().unwrap();
         assert_eq!(verdict, CheckResult::Warning);
-        assert!(seen.contains("nodecfg-pool-fleet-gpu is not valid: its content has the hash v1:blake3:"), "{seen}");
-        let relabeled = |observed: &mut Observed| {
-            observed.pointers.values_mut().for_each(|map| map.content_hash = Some("v1:blake3:0".to_owned()));
+        assert!(seen.contains("nodecfg-pool-fleet-gpu was changed: its content has the hash v1:blake3:"), "{seen}");
+        assert_eq!(moves, "the next sync writes the pointers of 1 pool (gpu)");
+        // Also without a repository.
+        assert_eq!(found(&pointing_to(110, changed)), [(CheckResult::Warning, seen)]);
+        let seen_of = |change: fn(&mut FetchedConfigMap)| {
+            let changed = |observed: &mut Observed| observed.contents.values_mut().flatten().for_each(change);
+            found(&published(pointing_to(110, changed), gpu())).remove(0).1
         };
-        let [(_, seen), _] = found(&published(pointing_to(110, relabeled), gpu())).try_into().unwrap();
-        assert!(seen.ends_with("its annotation records another hash than its content has"), "{seen}");
+        let other =
+            seen_of(|map| drop(map.annotations.insert(CONTENT_HASH_ANNOTATION.to_owned(), "v1:blake3:0".to_owned())));
+        assert!(other.ends_with("its annotations record another hash or commit than its content has"), "{other}");
+        assert!(seen_of(|map| map.immutable = true).ends_with("it is immutable"));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     NamespaceName, Node, Observed, PoolName, Revision, Serialize,
 };
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::plan::belongs;
+use nodecfg_planning::plan::{PointerState, belongs};
 
 /// Number of nodes that refer to a configuration, by the kind of reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -94,7 +94,7 @@ impl Subject<'_> {
     }
 
     /// Finds each revision's ConfigMap by its present name, which replaces the name in the revision, and counts the
-    /// nodes. `known_commits` are the commits that the repository has.
+    /// nodes. The pointer of the pool counts only if its content was read. `known_commits` are the commits that the repository has.
     #[must_use]
     pub fn find(
         &self,
@@ -107,11 +107,10 @@ impl Subject<'_> {
             .iter()
             .filter(|(_, map)| map.fleet.as_ref() == Some(self.fleet) && map.pool.as_ref() == Some(self.pool))
             .collect();
-        let pointers = observed.pointers.values();
-        let pointer = pointers
-            .into_iter()
-            .find(|map| map.fleet.as_ref() == Some(self.fleet) && map.pool.as_ref() == Some(self.pool));
-        let pointed = pointer.and_then(|map| map.content_hash.as_deref());
+        let pointed = match PointerState::of(self.fleet, self.pool, self.namespace, observed) {
+            PointerState::Written(pointer) => pointer.config.map(|config| config.hash),
+            PointerState::Missing | PointerState::Changed(_) => None,
+        };
         let mut listed: BTreeSet<String> = BTreeSet::new();
         for revision in revisions.iter_mut() {
             let name = match &revision.content {
@@ -128,8 +127,7 @@ impl Subject<'_> {
                 let mut nodes = Nodes::default();
                 observed.nodes.values().for_each(|node| nodes.add(node, |source| self.is_map(source, &name)));
                 revision.nodes = Some(nodes);
-                let hash = revision.content.hash().map(|hash| hash.to_string());
-                revision.new_nodes = hash.is_some() && hash.as_deref() == pointed;
+                revision.new_nodes = pointed.is_some() && revision.content.hash() == pointed;
             }
             listed.insert(name);
         }

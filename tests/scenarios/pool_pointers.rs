@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ClusterSetup, Repository};
+use nodecfg_contract::ContentHash;
 use nodecfg_sandbox::kubelets::Fault;
 
 scenarios! {
     Anything {
         pointer_follows_proven_configurations,
         pointer_of_another_client_is_not_overwritten,
+        changed_pointer_is_reported_and_moved_back,
     }
     Agents {
         nodes_that_assigned_themselves_move_no_pointer,
@@ -102,6 +104,53 @@ async fn pointer_follows_proven_configurations(start: ClusterSetup) {
     let left = cluster.config_maps().await;
     assert!(left.contains_key(&newest) && left.contains_key("nodecfg-pool-test-a"), "{:?}", left.keys());
     assert!(!left.contains_key(&second));
+    cluster.down().await;
+}
+
+/// The attack: new machines boot with static pods of another client, while the annotation names the repository's content.
+async fn changed_pointer_is_reported_and_moved_back(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = published("registryPullQPS: 6");
+    let path = repository.path().to_str().unwrap();
+    cluster.sync(&repository, &[]).await.exits(0);
+    cluster.run("verify", &repository, &[]).await.exits(0);
+    let written = pointer(&cluster).await.unwrap();
+    let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                   staticPodURL: https://example.com/pods\n";
+    let hash = ContentHash::of(kubelet.as_bytes());
+    let data = json!({
+        "configMap": format!("test-a-{}", hash.short()), "contentHash": hash.to_string(), "kubelet": kubelet,
+    });
+    let name = format!("{}/nodecfg-pool-test-a", cluster.namespace());
+    let object = format!("/api/v1/namespaces/{}/configmaps/nodecfg-pool-test-a", cluster.namespace());
+    let emptied = json!({"configMap": null, "contentHash": null, "kubelet": null});
+    for forged in [json!({"data": data}), json!({"data": emptied}), json!({"data": {"more": "x"}})] {
+        cluster.patch(&object, forged).await;
+        let changed = format!("another client changed the pointer {name}");
+        cluster.run("diff", &repository, &[]).await.exits(1).prints(&changed).prints("publishes the configuration");
+        cluster.run("verify", &repository, &[]).await.exits(4).prints(&changed);
+        cluster.call(&["history", "a", path]).await.exits(0).prints(&changed).does_not_print("new nodes start with it");
+        cluster.call(&["doctor", path]).await.prints(&format!("pointer {name} was changed"));
+        let sync = cluster.sync(&repository, &[]).await.exits(0);
+        sync.prints(&changed).prints("new nodes start with test-a-");
+        assert_eq!(pointer(&cluster).await.unwrap()["data"], written["data"]);
+        cluster.run("verify", &repository, &[]).await.exits(0);
+    }
+    // A paused pool keeps its pointer, and the change is reported all the same.
+    cluster.call(&["pause", "a", "--reason", "x"]).await.exits(0);
+    cluster.patch(&object, json!({"data": data})).await;
+    cluster.sync(&repository, &[]).await.exits(0).prints("another client changed the pointer");
+    assert_eq!(pointed(&cluster).await, data["configMap"]);
+    cluster.run("verify", &repository, &[]).await.exits(4);
+    cluster.call(&["resume", "a"]).await.exits(0);
+    // An immutable pointer is named with its fix.
+    cluster.patch(&object, json!({"immutable": true})).await;
+    let sync = cluster.sync(&repository, &[]).await.exits(4);
+    sync.prints(&format!("the pointer {name} must move and is immutable"))
+        .prints("delete configmap nodecfg-pool-test-a");
+    cluster.delete(&object).await;
+    cluster.sync(&repository, &[]).await.exits(0).prints("new nodes start with test-a-");
+    assert_eq!(pointer(&cluster).await.unwrap()["data"], written["data"]);
     cluster.down().await;
 }
 

@@ -1,5 +1,6 @@
 //! Observation of a cluster: reads everything that planning needs with few requests. Without changes these are one
-//! list of Nodes, one of NodeConfigs with that binding, and one list of ConfigMap metadata.
+//! list of Nodes, one of NodeConfigs with that binding, one list of ConfigMap metadata, and one read of each pool
+//! pointer.
 
 use std::collections::BTreeSet;
 

@@ -10,7 +10,6 @@ use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER, labels};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::{COMMIT_ANNOTATION, CONTENT_HASH_ANNOTATION};
 use nodecfg_contract::pool_pointer::PoolPointer;
 
 /// Pointer to write.
@@ -57,7 +56,7 @@ impl ClusterWriter {
                 let Some(found) = self.reader.config_map(&spec.namespace, &name).await? else {
                     return Err(ClusterError::NotFound { operation: Box::new(operation) });
                 };
-                match PoolPointer::read(&found, &spec.fleet, &spec.pool) {
+                match PoolPointer::read_as_written(&found, &spec.fleet, &spec.pool) {
                     Ok(found) if found == spec.pointer => return Ok(()),
                     Ok(content) if content == *written => (operation, Method::PUT, Some(found.resource_version)),
                     _ => {
@@ -74,7 +73,8 @@ impl ClusterWriter {
             // The response to an earlier attempt may be lost.
             Err(error @ (ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. })) => {
                 let found = self.reader.config_map(&spec.namespace, &name).await?;
-                let same = |map: &_| PoolPointer::read(map, &spec.fleet, &spec.pool).as_ref() == Ok(&spec.pointer);
+                let written = |map: &_| PoolPointer::read_as_written(map, &spec.fleet, &spec.pool);
+                let same = |map: &_| written(map).as_ref() == Ok(&spec.pointer);
                 if found.as_ref().is_some_and(same) { Ok(()) } else { Err(error) }
             }
             written => written.map(drop),
@@ -83,18 +83,11 @@ impl ClusterWriter {
 }
 
 fn config_map(name: &str, spec: &PointerSpec, version: Option<String>) -> serde_json::Value {
-    let mut annotations = serde_json::Map::new();
-    if let Some(config) = &spec.pointer.config {
-        annotations.insert(CONTENT_HASH_ANNOTATION.to_owned(), config.hash.to_string().into());
-    }
-    if let Some(commit) = &spec.pointer.commit {
-        annotations.insert(COMMIT_ANNOTATION.to_owned(), commit.as_str().into());
-    }
     let mut metadata = json!({
         "name": name,
         "namespace": spec.namespace,
         "labels": labels(&spec.fleet, &spec.pool),
-        "annotations": annotations,
+        "annotations": spec.pointer.annotations(),
     });
     if let (Some(version), Some(metadata)) = (version, metadata.as_object_mut()) {
         metadata.insert("resourceVersion".to_owned(), version.into());

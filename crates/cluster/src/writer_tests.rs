@@ -73,6 +73,8 @@ mod over_the_wire {
     use super::*;
     use crate::fake::{Log, Reply, node, options, serving, status};
     use crate::lease::{self, LockOptions};
+    use crate::pointer_writer::{PointerSpec, Replaced};
+    use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 
     /// A writer with its lock, over a fake server that handles Leases and returns these replies to other requests.
     async fn writer(replies: Vec<Reply>) -> (ClusterWriter, HeldLock, Log) {
@@ -114,6 +116,57 @@ mod over_the_wire {
         );
         let written: Vec<String> = log.lines().into_iter().filter(|line| line.contains("configmaps")).collect();
         assert!(written.iter().all(|line| line.starts_with("POST") || line.starts_with("GET")), "{written:?}");
+    }
+
+    fn pointer(kubelet: &str) -> PoolPointer {
+        let hash = ContentHash::of(kubelet.as_bytes());
+        let config =
+            PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet: kubelet.to_owned() };
+        PoolPointer { config: Some(config), commit: None }
+    }
+
+    /// A pointer as the server returns it.
+    fn pointing(pointer: &PoolPointer) -> serde_json::Value {
+        json!({
+            "metadata": {
+                "namespace": "kube-system", "name": "nodecfg-pool-prod-gpu", "uid": "u", "resourceVersion": "7",
+                "labels": labels(&spec().fleet, &spec().pool), "annotations": pointer.annotations(),
+            },
+            "data": pointer.data(),
+        })
+    }
+
+    /// A rollback must not undo the move of a later run, nor restore what another client wrote.
+    #[tokio::test]
+    async fn pointer_is_restored_only_in_place_of_what_the_run_wrote() {
+        let (before, after, third) = (pointer("maxPods: 32\n"), pointer("maxPods: 64\n"), pointer("maxPods: 128\n"));
+        let restore = PointerSpec {
+            namespace: "kube-system".to_owned(),
+            fleet: spec().fleet,
+            pool: spec().pool,
+            pointer: before.clone(),
+            replaces: Replaced::Content(after.clone()),
+        };
+        let mut forged = pointing(&after);
+        forged["data"] = json!(third.data());
+        let again = writer(vec![Reply::Json(200, pointing(&before))]);
+        for other in [pointing(&third), forged] {
+            let (writer, _held, log) = writer(vec![Reply::Json(200, other)]).await;
+            let error = writer.write_pointer(&restore).await.expect_err("it has other content");
+            assert!(matches!(error, ClusterError::Conflict { .. }), "{error}");
+            assert!(!log.lines().iter().any(|line| line.starts_with("PUT") && line.contains("configmaps")));
+        }
+        // What the run wrote is replaced, in the version that was read.
+        let (writer, _held, log) = writer(vec![Reply::Json(200, pointing(&after)), Reply::Json(200, json!({}))]).await;
+        writer.write_pointer(&restore).await.expect("restored");
+        let written = log.all().into_iter().find(|sent| sent.method == "PUT" && sent.uri.contains("configmaps"));
+        let written = written.expect("a write").body;
+        assert_eq!((&written["metadata"]["resourceVersion"], &written["data"]), (&json!("7"), &json!(before.data())));
+        assert_eq!(written["metadata"]["annotations"], json!(before.annotations()));
+        // A lost answer to the restoration.
+        let (late, _held, log) = again.await;
+        late.write_pointer(&restore).await.expect("restored already");
+        assert!(!log.lines().iter().any(|line| line.starts_with("PUT") && line.contains("configmaps")));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::names::{FleetName, PoolName};
-use crate::observed::{CONFIG_MAP_POOL_LABEL, FetchedConfigMap};
+use crate::observed::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap};
 use crate::{ContentHash, KUBELET_KEY};
 
 /// Key of the taint of a Node that registered without its pool's configuration. Cluster Autoscaler treats taints with
@@ -69,6 +69,12 @@ pub enum PointerError {
     /// The name of the ConfigMap does not fit fleet, pool and hash.
     #[error("configMap is not the name of a ConfigMap of the pool with this content")]
     OtherName,
+    /// The annotations, by which people find the content, do not fit it.
+    #[error("its annotations record another hash or commit than its content has")]
+    OtherRecord,
+    /// The data has a key that the reconciler does not write.
+    #[error("it has the key {0}, which nodecfg does not write")]
+    UnknownKey(String),
 }
 
 impl PoolPointer {
@@ -105,6 +111,34 @@ impl PoolPointer {
         Ok(Self { config: Some(PointedConfig { config_map, hash, kubelet }), commit })
     }
 
+    /// Reads the pointer of a pool as the reconciler writes it: also its annotations, and no other key. Agents need only the
+    /// content.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and any other difference from what the reconciler writes.
+    pub fn read_as_written(map: &FetchedConfigMap, fleet: &FleetName, pool: &PoolName) -> Result<Self, PointerError> {
+        let pointer = Self::read(map, fleet, pool)?;
+        let records = |key: &str, text: Option<&str>| map.annotations.get(key).map(String::as_str) == text;
+        let hash = pointer.config.as_ref().map(|config| config.hash.to_string());
+        if !records(CONTENT_HASH_ANNOTATION, hash.as_deref()) || !records(COMMIT_ANNOTATION, pointer.commit.as_deref())
+        {
+            return Err(PointerError::OtherRecord);
+        }
+        let written = pointer.data();
+        let mut other = map.data.keys().filter(|key| !written.contains_key(key.as_str())).chain(&map.binary_keys);
+        match other.next() {
+            Some(key) => Err(PointerError::UnknownKey(key.clone())),
+            None => Ok(pointer),
+        }
+    }
+
+    /// Annotations of the ConfigMap.
+    #[must_use]
+    pub fn annotations(&self) -> BTreeMap<&'static str, String> {
+        let hash = self.config.as_ref().map(|config| (CONTENT_HASH_ANNOTATION, config.hash.to_string()));
+        hash.into_iter().chain(self.commit.clone().map(|commit| (COMMIT_ANNOTATION, commit))).collect()
+    }
+
     /// Data of the ConfigMap.
     #[must_use]
     pub fn data(&self) -> BTreeMap<&'static str, String> {
@@ -139,6 +173,7 @@ mod tests {
         let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "prod"), (CONFIG_MAP_POOL_LABEL, "gpu")];
         FetchedConfigMap {
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            annotations: pointer.annotations().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
             data: pointer.data().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
             ..FetchedConfigMap::default()
         }
@@ -184,5 +219,36 @@ mod tests {
             map.data.remove(key);
             assert_eq!(read(&map), Err(PointerError::Incomplete(key)));
         }
+    }
+
+    /// A reconciler that trusts an annotation would not see other data.
+    #[test]
+    fn reads_as_written_only_what_the_reconciler_writes() {
+        let (fleet, pool) = names();
+        let as_written = |map: &FetchedConfigMap| PoolPointer::read_as_written(map, &fleet, &pool);
+        let local = PoolPointer { config: None, commit: None };
+        for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local.clone()] {
+            assert_eq!(as_written(&written(&pointer)), Ok(pointer));
+        }
+        // Consistent data with another hash, as an agent accepts it.
+        let kubelet = "maxPods: 65\n".to_owned();
+        let hash = ContentHash::of(kubelet.as_bytes());
+        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet };
+        let other = written(&PoolPointer { config: Some(config), commit: pointer().commit });
+        let forged = FetchedConfigMap { annotations: written(&pointer()).annotations, ..other };
+        assert!(read(&forged).is_ok());
+        assert_eq!(as_written(&forged), Err(PointerError::OtherRecord));
+        let unrecorded = FetchedConfigMap { annotations: BTreeMap::new(), ..written(&pointer()) };
+        assert_eq!(as_written(&unrecorded), Err(PointerError::OtherRecord));
+        let emptied = FetchedConfigMap { data: BTreeMap::new(), ..written(&pointer()) };
+        assert_eq!(as_written(&emptied), Err(PointerError::OtherRecord));
+        let mut recommitted = written(&pointer());
+        recommitted.data.insert("commit".to_owned(), "d".repeat(40));
+        assert_eq!(as_written(&recommitted), Err(PointerError::OtherRecord));
+        let mut more = written(&pointer());
+        more.data.insert("x".to_owned(), String::new());
+        assert_eq!(as_written(&more), Err(PointerError::UnknownKey("x".to_owned())));
+        let binary = FetchedConfigMap { binary_keys: vec!["y".to_owned()], ..written(&local) };
+        assert_eq!(as_written(&binary), Err(PointerError::UnknownKey("y".to_owned())));
     }
 }

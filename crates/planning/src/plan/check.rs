@@ -19,9 +19,11 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
+mod evidence;
 mod pointers;
 mod pool_changes;
 
+pub use evidence::check_returning;
 use pool_changes::PoolChanges;
 
 /// A violated invariant.
@@ -67,6 +69,7 @@ pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope)
     }
     checker.scope();
     checker.releases();
+    checker.evidence();
     checker.pointers();
     checker.prunable();
     checker.violations

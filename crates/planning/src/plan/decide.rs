@@ -136,7 +136,10 @@ pub fn decide(
     }
     let assigned = rules.target.is_named_by(node.source.as_ref());
     let verdict = evaluate(rules.target, node, WaitContext::STATE_ONLY);
-    if assigned && verdict == Convergence::Converged {
+    // The hash that a node omitted from its own assignment is not added beside the rollout, but by an assignment in its
+    // turn.
+    let is_unverified = node.is_self_assigned() && assigned_hash != rules.target.hash();
+    if assigned && verdict == Convergence::Converged && (!is_unverified || unsupported_reason(node).is_some()) {
         return Decision::LeaveAlone(with_hash(LeftAlone::new(node, Why::Converged), node, rules));
     }
     if let Some(why) = unsupported_reason(node) {
@@ -189,7 +192,13 @@ pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>, needs_drain: impl Fn
 /// assignment of a reconciler before `spec.contentHash` has none.
 fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
     let is_missing = node.content.is_some_and(|content| content.assigned != rules.target.hash());
-    if !is_missing || node.source.is_none() || rules.pause.is_paused() || unsupported_reason(node).is_some() {
+    // The write would end `spec.selfAssigned`, although only its own agent has chosen the configuration.
+    if !is_missing
+        || node.is_self_assigned()
+        || node.source.is_none()
+        || rules.pause.is_paused()
+        || unsupported_reason(node).is_some()
+    {
         return left;
     }
     let added = Assignment {

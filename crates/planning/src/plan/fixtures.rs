@@ -201,11 +201,13 @@ pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
         hash: rendered.hash,
         kubelet: rendered.canonical.clone(),
     };
-    let data = PoolPointer { config: Some(config), commit: None }.data();
+    let pointer = PoolPointer { config: Some(config), commit: None };
     let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet"), (CONFIG_MAP_POOL_LABEL, pool)];
     let content = FetchedConfigMap {
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        data: data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        resource_version: "1".to_owned(),
+        annotations: pointer.annotations().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        data: pointer.data().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         ..FetchedConfigMap::default()
     };
     observed.contents.insert(key, Some(content));

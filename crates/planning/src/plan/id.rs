@@ -67,6 +67,7 @@ impl Plan {
             releases,
             doubtful,
             prunable,
+            pointer_changes: _,
             findings,
         } = self;
         let content = fmt::from_fn(|f| {

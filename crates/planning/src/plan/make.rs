@@ -6,7 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
 use super::membership::{Membership, belongs, membership};
-use super::pointers::{is_due, pointer_move};
+use super::pointers::{is_due, pointer_change, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
@@ -59,6 +59,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let mut config_maps = Vec::new();
     let mut pools = Vec::new();
     let mut findings = Vec::new();
+    let mut pointer_changes = BTreeMap::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -75,6 +76,10 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }
+        }
+        if let Some(change) = pointer_change(desired, pool, observed, options) {
+            findings.push(change.warning(pool, &options.namespace));
+            pointer_changes.insert(pool.name.clone(), change);
         }
         match pointer_move(desired, pool, &planned, observed, options) {
             Ok(pointer) => planned.pointer = pointer,
@@ -108,6 +113,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         releases: Vec::new(),
         doubtful,
         prunable,
+        pointer_changes,
         findings: dedupe(findings),
     };
     plan.releases = releases(&plan, observed);

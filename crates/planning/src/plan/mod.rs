@@ -9,6 +9,8 @@
 //!
 //! This folder must not use a client, a clock or a terminal.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -29,6 +31,7 @@ mod config_maps;
 mod decide;
 mod disruption;
 mod drains;
+mod evidence;
 mod id;
 mod make;
 mod membership;
@@ -71,7 +74,7 @@ mod tests;
 #[cfg(test)]
 mod verdicts_tests;
 
-pub use check::{Violation, check};
+pub use check::{Violation, check, check_returning};
 pub use config_maps::ConfigMapIndex;
 pub use decide::{
     CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
@@ -81,7 +84,7 @@ pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_
 pub use id::PlanId;
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
-pub use pointers::{PointerMove, PointerTime, names_target};
+pub use pointers::{PointerChange, PointerMove, PointerState, PointerTime};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use required_config_maps::{pool_target, required_config_maps};
@@ -120,6 +123,8 @@ pub struct Plan {
     pub doubtful: Vec<DoubtfulSelection>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
+    /// What other clients changed in pool pointers. Warnings tell the same, so that the id does not contain it.
+    pub pointer_changes: BTreeMap<PoolName, PointerChange>,
     /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.
     pub findings: Vec<Finding>,
 }
@@ -427,6 +432,17 @@ impl Plan {
     pub fn ignoring_windows(mut self) -> Self {
         self.pools.iter_mut().for_each(|pool| pool.policy.schedule = Schedule::default());
         self
+    }
+
+    /// Pointers that another client changed, as problems of a verification.
+    #[must_use]
+    pub fn changed_pointers(&self) -> Vec<Problem> {
+        let problem = |(pool, change): (&PoolName, &PointerChange)| Problem::PointerChanged {
+            namespace: self.namespace.clone(),
+            pool: pool.clone(),
+            change: change.clone(),
+        };
+        self.pointer_changes.iter().map(problem).collect()
     }
 
     /// Reports whether the plan changes the cluster.

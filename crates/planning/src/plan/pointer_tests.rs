@@ -4,11 +4,14 @@ use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, on_trial, options,
     policy, pool, pool_name, rendered, source, with_config_map, with_pointer,
 };
-use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, make};
-use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, RolloutPolicy};
+use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, check_returning, make};
+use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
+use nodecfg_contract::observed::{
+    CONFIG_MAP_POOL_LABEL, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Node, NodeContent, Observed, Pause, Readiness,
+};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use std::time::Duration;
 
@@ -123,6 +126,42 @@ fn nodes_that_assigned_themselves_prove_nothing() {
     assert_eq!(adopted(1, converged("n1").content), None, "no more than the canaries");
 }
 
+/// A node that joined and is in transition could open the gate for all others by its own report.
+#[test]
+fn node_that_assigned_itself_is_no_canary() {
+    let joining = |name: &str| Node { status: node(name, "a").status, ..joined(name) };
+    let observed = cluster([joining("n1"), node("n9", "a")]);
+    let repository = repository(pool_a(1));
+    assert_eq!(canary_wave(&repository, &observed), Some((60, vec!["n9".to_owned()])));
+    let alone = cluster([joining("n1")]);
+    assert_eq!(canary_wave(&repository, &alone), None);
+    assert_eq!((time(&repository, &alone), time(&self::repository(pool_a(0)), &alone)), (None, None));
+
+    let mut plan = planned(&repository, &observed, &options());
+    let [of_joining, of_canary] = &mut plan.pools[0].waves[..] else { panic!("{:?}", plan.pools[0].waves) };
+    std::mem::swap(&mut of_joining.steps, &mut of_canary.steps);
+    let found = check(&plan.identified(), &repository, &observed, &Scope::Everything);
+    let problem = "is a canary although it assigned itself";
+    assert!(
+        found.iter().any(|found| (found.subject.as_str(), found.problem.as_str()) == ("node n1", problem)),
+        "{found:?}"
+    );
+}
+
+/// Otherwise a node would become a proof for others although only its own agent has chosen its configuration.
+#[test]
+fn hash_that_a_node_omitted_from_its_own_assignment_is_not_added_beside_the_rollout() {
+    let unhashed = |self_assigned: bool| {
+        let content = joined("n1").content.map(|content| NodeContent { assigned: None, self_assigned, ..content });
+        let plan = planned(&desired([pool_a(0)]), &cluster([Node { content, ..converged("n1") }]), &options());
+        (plan.pools[0].added_hashes().count(), plan.pools[0].assignments())
+    };
+    assert_eq!((unhashed(false), unhashed(true)), ((1, 0), (0, 1)));
+    let content = joined("n1").content.map(|content| NodeContent { assigned: None, ..content });
+    let plan = planned(&desired([pool_a(0)]), &with_adopted([Node { content, ..adopted("n1") }]), &options());
+    assert_eq!((plan.pools[0].added_hashes().count(), plan.pools[0].assignments()), (0, 0));
+}
+
 /// A node that joined a zone does not mean that the rollout has begun it.
 #[test]
 fn nodes_that_assigned_themselves_begin_no_domain() {
@@ -138,6 +177,14 @@ fn nodes_that_assigned_themselves_begin_no_domain() {
     assert_eq!(soak(adopted("n2")), None, "z2 has begun");
     assert_eq!(soak(joined("n2")), Some(30));
     assert_eq!(soak(Node { content: joined("n2").content, ..adopted("n2") }), Some(30));
+
+    let nodes = [zoned(converged("n1"), "z1"), zoned(joined("n2"), "z2"), zoned(node("n3", "a"), "z2")];
+    let observed = with_adopted(nodes);
+    let mut plan = planned(&desired, &observed, &options());
+    plan.pools[0].waves[0].domain.as_mut().unwrap().soak_seconds = None;
+    let found = check(&plan.identified(), &desired, &observed, &Scope::Everything);
+    let problem = "begins a domain without a soak although no node has begun it";
+    assert!(found.iter().any(|found| found.problem == problem), "{found:?}");
 }
 
 /// The pointer waits for the soak, also without a next wave, and also in a later run.
@@ -193,16 +240,110 @@ fn stays_if_it_names_the_target() {
     assert!(planned(&repository, &observed, &options()).has_changes());
 }
 
-/// A changed content must not be restored by a rollback.
-#[test]
-fn invalid_content_is_not_the_previous_one() {
+/// A converged cluster with a pointer to this configuration, which another client has changed.
+fn pointing(named: &Rendered, change: impl Fn(&mut FetchedConfigMap)) -> Observed {
     let mut observed = cluster([converged("n1")]);
-    with_pointer(&mut observed, "a", &rendered("a", 32));
-    for map in observed.contents.values_mut().flatten() {
-        map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned());
+    with_pointer(&mut observed, "a", named);
+    observed.contents.values_mut().flatten().for_each(change);
+    observed
+}
+
+/// Replaces the data, consistently but for the annotation.
+fn forge(map: &mut FetchedConfigMap) {
+    let mut other = observed([]);
+    with_pointer(&mut other, "a", &rendered("a", 1));
+    map.data = other.contents.into_values().flatten().next().unwrap().data;
+}
+
+/// New nodes would start with what another client wrote, while the annotation names the configuration of the repository.
+/// A changed content must not be restored by a rollback, either.
+#[test]
+fn pointer_that_another_client_changed_moves_back() {
+    let repository = repository(pool_a(0));
+    let changes: [(fn(&mut FetchedConfigMap), &str); 7] = [
+        (forge, "its annotations record another hash"),
+        (|map| drop(map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned())), "its content has the hash"),
+        (|map| map.data.clear(), "its annotations record another hash"),
+        (|map| map.annotations.clear(), "its annotations record another hash"),
+        (|map| drop(map.data.insert("x".to_owned(), String::new())), "it has the key x"),
+        (|map| map.binary_keys.push("x".to_owned()), "it has the key x"),
+        (
+            |map| drop(map.labels.insert(CONFIG_MAP_POOL_LABEL.to_owned(), "b".to_owned())),
+            "it does not belong to pool a",
+        ),
+    ];
+    for (change, fault) in changes {
+        let observed = pointing(&rendered("a", 64), change);
+        let plan = planned(&repository, &observed, &options());
+        let pointer = plan.pools[0].pointer.clone().unwrap();
+        assert_eq!((pointer.from, pointer.resource_version.as_deref()), (None, Some("1")), "{fault}");
+        assert_eq!((pointer.to.config.unwrap().hash, pointer.when), (rendered("a", 64).hash, PointerTime::AtOnce));
+        assert!(plan.has_changes());
+        let name = "pool a: another client changed the pointer kube-system/nodecfg-pool-fleet-a: ";
+        let [warning] = &plan.findings[..] else { panic!("{:?}", plan.findings) };
+        assert!(warning.message.starts_with(&format!("{name}{fault}")), "{}", warning.message);
+        let [problem] = &plan.changed_pointers()[..] else { panic!("{:?}", plan.changed_pointers()) };
+        let text = format!("another client changed the pointer kube-system/nodecfg-pool-fleet-a of pool a: {fault}");
+        assert!(problem.to_string().starts_with(&text), "{problem}");
+        // The checker compares content and annotation by itself.
+        if fault.contains("hash") {
+            for hide in [
+                |plan: &mut Plan| plan.pointer_changes.clear(),
+                |plan: &mut Plan| {
+                    plan.pools[0].pointer.as_mut().unwrap().from = Some(PoolPointer { config: None, commit: None })
+                },
+                |plan: &mut Plan| plan.pools[0].pointer.as_mut().unwrap().resource_version = Some("0".to_owned()),
+            ] {
+                let mut hidden = plan.clone();
+                hide(&mut hidden);
+                assert_eq!(check(&hidden.identified(), &repository, &observed, &Scope::Everything).len(), 1);
+            }
+        }
     }
-    let pointer = moved(&repository(pool_a(0)), &observed, &options()).unwrap();
-    assert_eq!((pointer.from, pointer.resource_version.as_deref()), (None, Some("1")));
+    let untouched = planned(&repository, &pointing(&rendered("a", 64), |_| ()), &options());
+    assert_eq!(
+        (untouched.changed_pointers(), untouched.findings, untouched.pools[0].pointer.clone()),
+        (vec![], vec![], None)
+    );
+}
+
+/// A pointer that this run cannot move is reported all the same.
+#[test]
+fn changed_pointer_of_a_paused_or_unproven_pool_is_reported() {
+    let faults = |desired: &Desired, observed: &Observed| {
+        let plan = planned(desired, observed, &options());
+        (plan.pools[0].pointer.is_some(), plan.changed_pointers().len())
+    };
+    let paused = repository(pool("a", 64, RolloutPolicy { paused: true, ..policy(1) }));
+    assert_eq!(faults(&paused, &pointing(&rendered("a", 64), forge)), (false, 1));
+    let mut empty = pointing(&rendered("a", 64), forge);
+    empty.nodes.clear();
+    assert_eq!(faults(&repository(pool_a(0)), &empty), (false, 1));
+    let one = Options { scope: Scope::Nodes([node_name("n1")].into()), ..options() };
+    let scoped = planned(&repository(pool_a(0)), &pointing(&rendered("a", 64), forge), &one);
+    assert_eq!(scoped.changed_pointers(), []);
+}
+
+/// No client can change an immutable ConfigMap.
+#[test]
+fn immutable_pointer_is_a_problem_once_it_must_move() {
+    let immutable = |map: &mut FetchedConfigMap| map.immutable = true;
+    let repository = repository(pool_a(0));
+    let plan = planned(&repository, &pointing(&rendered("a", 64), immutable), &options());
+    assert_eq!((plan.pools[0].pointer.is_some(), plan.changed_pointers().len()), (false, 1));
+    assert!(plan.changed_pointers()[0].help().contains("kubectl -n kube-system delete configmap nodecfg-pool-fleet-a"));
+    let problems = make(&repository, &pointing(&rendered("a", 32), immutable), &options()).unwrap_err();
+    let name = "nodecfg-pool-fleet-a".to_owned();
+    assert_eq!(problems, [Problem::PointerImmutable { namespace: namespace(), name }]);
+}
+
+/// Its creation fails, so that the ConfigMap of another client is not overwritten.
+#[test]
+fn config_map_without_labels_is_not_replaced() {
+    let unlabeled = pointing(&rendered("a", 64), |map| map.labels.clear());
+    let plan = planned(&repository(pool_a(0)), &unlabeled, &options());
+    assert_eq!(plan.pools[0].pointer.as_ref().unwrap().resource_version, None);
+    assert_eq!(plan.changed_pointers().len(), 1);
 }
 
 #[test]
@@ -230,8 +371,9 @@ fn local_pool_points_at_the_local_configuration() {
     with_pointer(&mut observed, "a", &rendered("a", 64));
     let pointer = moved(&local(), &observed, &options()).unwrap();
     assert_eq!((pointer.to.config, pointer.when), (None, PointerTime::AtOnce));
-    for pointer in observed.pointers.values_mut() {
-        pointer.content_hash = None;
+    for pointer in observed.contents.values_mut().flatten() {
+        pointer.annotations.clear();
+        pointer.data.clear();
     }
     assert_eq!(time(&local(), &observed), None);
 }
@@ -239,12 +381,9 @@ fn local_pool_points_at_the_local_configuration() {
 /// The names of pointers of two fleets can be equal.
 #[test]
 fn pointer_of_another_fleet_is_a_problem() {
-    let mut observed = cluster([converged("n1")]);
     let name = PoolPointer::name(&FleetName::new("fleet").unwrap(), &pool_name("a"));
-    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
-    let target = rendered("a", 64).hash.to_string();
-    for hash in [None, Some(target.as_str())] {
-        observed.pointers.insert(key.clone(), managed(&name, Some("other"), Some("a"), hash));
+    for named in [rendered("a", 32), rendered("a", 64)] {
+        let observed = pointing(&named, |map| drop(map.labels.insert(FLEET_LABEL.to_owned(), "other".to_owned())));
         let problems = make(&repository(pool_a(0)), &observed, &options()).unwrap_err();
         let fleet = Some(FleetName::new("other").unwrap());
         assert_eq!(problems, [Problem::NameTaken { namespace: namespace(), name: name.clone(), fleet }]);
@@ -254,23 +393,62 @@ fn pointer_of_another_fleet_is_a_problem() {
 /// In an incident, new nodes must not start with the configuration that is rolled back.
 #[test]
 fn rollback_moves_first_to_a_configuration_that_has_run() {
-    let repository = repository(pool_a(1));
     let newer = rendered("a", 128).source(&namespace());
     let on_newer = |name: &str| on(node(name, "a"), &newer);
-    let times = |nodes: [Node; 2]| {
-        let mut observed = cluster(nodes);
+    let times_of = |canaries: u32, nodes: Vec<Node>| {
+        let (repository, mut observed) = (repository(pool_a(canaries)), cluster(nodes));
         with_config_map(&mut observed, "a", &rendered("a", 128));
-        let observed = &observed;
-        let plan = planned(&repository, observed, &options()).returning_pointers(observed);
-        plan.pools[0].pointer.as_ref().map(|pointer| pointer.when)
+        let plan = planned(&repository, &observed, &options()).returning_pointers(&observed);
+        assert_eq!(check_returning(&plan, &observed), []);
+        let when = plan.pools[0].pointer.as_ref().map(|pointer| pointer.when);
+        // The checker finds a move without a proof by itself.
+        let mut first = plan.clone();
+        if when == Some(PointerTime::AfterCanaries) {
+            first.pools[0].pointer.as_mut().unwrap().when = PointerTime::AtOnce;
+            assert_eq!(check_returning(&first, &observed).len(), 1);
+        }
+        when
     };
-    let mut fell_back = on_newer("n1");
-    fell_back.status.last_known_good = converged("n1").status.active;
-    assert_eq!(times([fell_back, on_newer("n2")]), Some(PointerTime::AtOnce));
+    let times = |nodes: [Node; 2]| times_of(1, nodes.into());
+    let fell_back = |name: &str| {
+        let mut node = on_newer(name);
+        node.status.last_known_good = converged(name).status.active;
+        node
+    };
+    assert_eq!(times([fell_back("n1"), on_newer("n2")]), Some(PointerTime::AtOnce));
+    // A compromised node can report any last known good configuration.
+    let joined = Node { content: joined("n1").content, ..fell_back("n1") };
+    assert_eq!(times([joined, on_newer("n2")]), Some(PointerTime::AfterCanaries), "it assigned itself");
+    let elsewhere = Node { labels: node("n1", "none").labels, ..fell_back("n1") };
+    assert_eq!(times([elsewhere, on_newer("n2")]), Some(PointerTime::AfterCanaries), "it is in no pool");
+    let few = vec![fell_back("n1"), on_newer("n2"), on_newer("n3")];
+    assert_eq!(times_of(2, few), Some(PointerTime::AfterCanaries), "fewer than canaries");
+    let enough = vec![fell_back("n1"), fell_back("n2"), on_newer("n3")];
+    assert_eq!(times_of(2, enough), Some(PointerTime::AtOnce));
+    assert_eq!(times_of(0, vec![on_newer("n1"), on_newer("n2")]), Some(PointerTime::AfterCanaries));
     assert_eq!(times([converged("n1"), on_newer("n2")]), Some(PointerTime::AtOnce));
     let on_trial = on_trial(node("n1", "a"), &rendered("a", 64).source(&namespace()));
     assert_eq!(times([on_trial, on_newer("n2")]), Some(PointerTime::AfterCanaries), "it can still fail");
     assert_eq!(times([on_newer("n1"), on_newer("n2")]), Some(PointerTime::AfterCanaries));
+}
+
+/// A node chooses most of its labels, so that several pools may select it.
+#[test]
+fn contested_node_proves_nothing_for_a_rollback() {
+    let second = Pool { selector: LabelSelector::of_label("x", "y"), ..pool("b", 64, policy(1)) };
+    let repository = Desired { pools: desired([pool_a(1), second]).pools, ..repository(pool_a(1)) };
+    let when = |also_in_b: bool| {
+        let newer = rendered("a", 128).source(&namespace());
+        let [mut fell_back, other] = ["n1", "n2"].map(|name| on(node(name, "a"), &newer));
+        fell_back.status.last_known_good = converged("n1").status.active;
+        std::sync::Arc::make_mut(&mut fell_back.labels).extend(also_in_b.then(|| ("x".to_owned(), "y".to_owned())));
+        let mut observed = cluster([fell_back, other]);
+        with_config_map(&mut observed, "a", &rendered("a", 128));
+        let plan = planned(&repository, &observed, &options()).returning_pointers(&observed);
+        assert_eq!(check_returning(&plan, &observed), []);
+        plan.pools[0].pointer.as_ref().map(|pointer| pointer.when)
+    };
+    assert_eq!((when(false), when(true)), (Some(PointerTime::AtOnce), Some(PointerTime::AfterCanaries)));
 }
 
 #[test]

@@ -3,17 +3,19 @@
 //! A pointer moves only to a configuration that nodes of its pool have run: at once if the observation proves that, or
 //! else during the rollout once the canaries have held.
 
+use super::evidence;
 use super::problem::Problem;
 use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, Why};
 use crate::desired::{Desired, Pool, PoolTarget};
-use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
-use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed};
+use nodecfg_contract::pool_pointer::{PointedConfig, PointerError, PoolPointer};
 
 /// Move of a pool pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerMove {
-    /// Content before the move. `None`: the pointer is missing, or its content is not valid.
+    /// Content before the move. `None`: the pointer is missing, or another client changed it.
     pub from: Option<PoolPointer>,
     /// Resource version before the move, its precondition. `None`: the pointer is missing.
     pub resource_version: Option<String>,
@@ -33,48 +35,121 @@ pub enum PointerTime {
     AfterCanaries,
 }
 
-/// Namespace and name of the pointer of a pool.
-fn key(desired: &Desired, pool: &PoolName, namespace: &NamespaceName) -> ConfigMapKey {
-    ConfigMapKey { namespace: namespace.to_string(), name: PoolPointer::name(&desired.fleet, pool) }
+/// Pointer of a pool, by its content. Its metadata proves nothing: another client may have changed the data alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PointerState {
+    /// The ConfigMap is missing.
+    Missing,
+    /// The reconciler wrote the content.
+    Written(PoolPointer),
+    /// Another client changed it, for this reason.
+    Changed(PointerError),
 }
 
-/// The pointer of a pool that exists and names another configuration than the repository: its content must be known, so
-/// that a rollout that rolls back can restore it.
-pub(super) fn required_pointer(
-    desired: &Desired,
-    pool: &Pool,
-    observed: &Observed,
-    namespace: &NamespaceName,
-) -> Option<ConfigMapKey> {
-    let key = key(desired, &pool.name, namespace);
-    let existing = observed.pointers.get(&key).filter(|_| desired.pool_pointers)?;
-    (!names_target(existing, pool)).then_some(key)
-}
+impl PointerState {
+    /// State of the pointer of a pool whose content was read.
+    #[must_use]
+    pub fn of(fleet: &FleetName, pool: &PoolName, namespace: &NamespaceName, observed: &Observed) -> Self {
+        match observed.contents.get(&key(fleet, pool, namespace)).and_then(Option::as_ref) {
+            None => Self::Missing,
+            Some(map) => match PoolPointer::read_as_written(map, fleet, pool) {
+                Ok(pointer) => Self::Written(pointer),
+                Err(error) => Self::Changed(error),
+            },
+        }
+    }
 
-/// Reports whether the metadata of a pointer names the target of its pool.
-#[must_use]
-pub fn names_target(pointer: &ManagedConfigMap, pool: &Pool) -> bool {
-    match (&pool.target, &pointer.content_hash) {
-        (PoolTarget::Config(rendered), Some(recorded)) => *recorded == rendered.hash.to_string(),
-        (PoolTarget::Local, None) => true,
-        _ => false,
+    /// Reports whether the reconciler wrote the target of the pool.
+    #[must_use]
+    pub fn names_target(&self, pool: &Pool) -> bool {
+        match (self, &pool.target) {
+            (Self::Written(pointer), PoolTarget::Local) => pointer.config.is_none(),
+            (Self::Written(PoolPointer { config: Some(config), .. }), PoolTarget::Config(rendered)) => {
+                config.hash == rendered.hash
+            }
+            _ => false,
+        }
     }
 }
 
-/// Reports whether the pointer of a pool in scope is missing or names another configuration than the repository.
+/// Namespace and name of the pointer of a pool.
+fn key(fleet: &FleetName, pool: &PoolName, namespace: &NamespaceName) -> ConfigMapKey {
+    ConfigMapKey { namespace: namespace.to_string(), name: PoolPointer::name(fleet, pool) }
+}
+
+/// The pointer of a published pool, whose content must be read. One request for each pool, because a list of all
+/// ConfigMaps of the fleet has up to a thousand times the size.
+pub(super) fn required_pointer(desired: &Desired, pool: &Pool, namespace: &NamespaceName) -> Option<ConfigMapKey> {
+    desired.pool_pointers.then(|| key(&desired.fleet, &pool.name, namespace))
+}
+
+/// Reports whether a sync of this scope publishes the pool.
+fn is_published(desired: &Desired, pool: &Pool, options: &Options) -> bool {
+    desired.pool_pointers && options.scope.includes_pool(&pool.name)
+}
+
+/// Reports whether the pointer of a pool in scope is missing, was changed by another client, or names another
+/// configuration than the repository.
 pub(super) fn is_due(desired: &Desired, pool: &Pool, observed: &Observed, options: &Options) -> bool {
-    let is_moved =
-        |pointer: &ManagedConfigMap| pointer.fleet.as_ref() == Some(&desired.fleet) && names_target(pointer, pool);
-    let key = || key(desired, &pool.name, &options.namespace);
-    desired.pool_pointers
-        && options.scope.includes_pool(&pool.name)
-        && !observed.pointers.get(&key()).is_some_and(is_moved)
+    let state = || PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
+    is_published(desired, pool, options) && !state().names_target(pool)
+}
+
+/// What another client changed in the pointer of a pool in scope. `None` if the reconciler wrote it, or it is missing.
+pub(super) fn pointer_change(
+    desired: &Desired,
+    pool: &Pool,
+    observed: &Observed,
+    options: &Options,
+) -> Option<PointerChange> {
+    let key = key(&desired.fleet, &pool.name, &options.namespace);
+    let map = observed.contents.get(&key).and_then(Option::as_ref).filter(|_| is_published(desired, pool, options))?;
+    let fault = match PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed) {
+        PointerState::Changed(error) => error.to_string(),
+        _ if map.immutable => "it is immutable, so that it cannot move".to_owned(),
+        _ => return None,
+    };
+    Some(PointerChange { name: key.name, fault, immutable: map.immutable })
+}
+
+/// Change of a pool pointer by another client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerChange {
+    /// Name of the pointer.
+    pub name: String,
+    /// How it differs from what the reconciler writes.
+    pub fault: String,
+    /// Whether no client can change it back.
+    pub immutable: bool,
+}
+
+impl PointerChange {
+    /// Warning of a plan.
+    pub(super) fn warning(&self, pool: &Pool, namespace: &NamespaceName) -> Finding {
+        let Self { name, fault, .. } = self;
+        let message = format!("pool {}: another client changed the pointer {namespace}/{name}: {fault}", pool.name);
+        Finding::warning("pool-pointer-changed", message).at(pool.place.clone()).help(self.help(namespace))
+    }
+
+    /// Instruction that repairs the pointer.
+    #[must_use]
+    pub fn help(&self, namespace: &NamespaceName) -> String {
+        let first = "find out which client wrote it";
+        match self.immutable {
+            true => {
+                format!("{first}, run `kubectl -n {namespace} delete configmap {}`, then `nodecfg sync`", self.name)
+            }
+            false => {
+                format!("{first}, then run `nodecfg sync`, which writes it again once nodes prove the configuration")
+            }
+        }
+    }
 }
 
 /// The move of the pointer of a planned pool. `None` if it stays.
 ///
 /// # Errors
-/// A ConfigMap of another fleet has the name of the pointer.
+/// A ConfigMap of another fleet has the name of the pointer, or the pointer is immutable.
 pub(super) fn pointer_move(
     desired: &Desired,
     pool: &Pool,
@@ -85,11 +160,14 @@ pub(super) fn pointer_move(
     if plan.is_paused() || !is_due(desired, pool, observed, options) {
         return Ok(None);
     }
-    let key = key(desired, &pool.name, &options.namespace);
-    let existing = observed.pointers.get(&key);
-    if let Some(other) = existing.filter(|found| found.fleet.as_ref() != Some(&desired.fleet)) {
-        let (namespace, fleet) = (options.namespace.clone(), other.fleet.clone());
-        return Err(Problem::NameTaken { namespace, name: key.name, fleet });
+    let key = key(&desired.fleet, &pool.name, &options.namespace);
+    let existing = observed.contents.get(&key).and_then(Option::as_ref);
+    let namespace = options.namespace.clone();
+    if let Some(fleet) = existing.and_then(FetchedConfigMap::fleet).filter(|fleet| *fleet != desired.fleet) {
+        return Err(Problem::NameTaken { namespace, name: key.name, fleet: Some(fleet) });
+    }
+    if existing.is_some_and(|map| map.immutable) {
+        return Err(Problem::PointerImmutable { namespace, name: key.name });
     }
     let Some(when) = time(plan, observed) else { return Ok(None) };
     let config = match &pool.target {
@@ -100,10 +178,12 @@ pub(super) fn pointer_move(
             kubelet: rendered.canonical.clone(),
         }),
     };
-    let content = observed.contents.get(&key).and_then(Option::as_ref);
+    // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.
+    let ours = existing.filter(|map| map.is_managed());
+    let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
     Ok(Some(PointerMove {
-        from: content.and_then(|map| PoolPointer::read(map, &desired.fleet, &pool.name).ok()),
-        resource_version: existing.map(|pointer| pointer.resource_version.clone()),
+        from: if let PointerState::Written(pointer) = state { Some(pointer) } else { None },
+        resource_version: ours.map(|pointer| pointer.resource_version.clone()),
         to: PoolPointer { config, commit: desired.commit.as_ref().map(ToString::to_string) },
         when,
     }))
@@ -116,27 +196,30 @@ pub(super) fn pointer_move(
 fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
     let wanted = plan.policy.canaries();
-    let proves = |name: &NodeName| observed.nodes.get(name).is_some_and(|node| !node.is_self_assigned());
     let runs_target = |left: &&LeftAlone| {
-        !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }) && proves(&left.node)
+        let proves = observed.nodes.get(&left.node).is_some_and(evidence::proves);
+        !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }) && proves
     };
+    let may_prove = || plan.steps().any(|step| evidence::may_prove(step, observed));
     match has_canaries {
         true => Some(PointerTime::AfterCanaries),
         false if plan.left_alone.iter().filter(runs_target).count() > wanted => Some(PointerTime::AtOnce),
-        false if wanted > 0 || plan.waves.is_empty() => None,
+        false if wanted > 0 || !may_prove() => None,
         false => Some(PointerTime::AfterCanaries),
     }
 }
 
 impl Plan {
-    /// The same plan for a rollback: pointers move before the first node to a configuration that a node of the cluster
-    /// has as its last known good one.
+    /// The same plan for a rollback: a pointer moves before the first node to a configuration that as many nodes of its
+    /// pool as canaries have as their last known good one.
     #[must_use]
     pub fn returning_pointers(mut self, observed: &Observed) -> Self {
         for pool in &mut self.pools {
-            let target = pool.target.clone();
-            let has_run = observed.nodes.values().any(|node| target.is_named_by(node.status.last_known_good.as_ref()));
-            if let Some(pointer) = pool.pointer.as_mut().filter(|_| has_run && target.source().is_some()) {
+            let has_run = |node: &&Node| pool.target.is_named_by(node.status.last_known_good.as_ref());
+            let wanted = pool.policy.canaries().max(1);
+            let is_proven = pool.target.source().is_some()
+                && evidence::of_pool(pool, observed).filter(has_run).take(wanted).count() == wanted;
+            if let Some(pointer) = pool.pointer.as_mut().filter(|_| is_proven) {
                 pointer.when = PointerTime::AtOnce;
             }
         }

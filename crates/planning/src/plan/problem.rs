@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::disruption::{self, OmittedField};
+use super::pointers::PointerChange;
 use super::selection::{NearLabel, correct_label};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
@@ -109,6 +110,25 @@ pub enum Problem {
         name: String,
         /// Fleet in its labels, if any.
         fleet: Option<FleetName>,
+    },
+    /// Another client changed the pointer of a pool. Only a verification ends with it; a sync writes the pointer again.
+    #[error("another client changed the pointer {namespace}/{} of pool {pool}: {}", change.name, change.fault)]
+    PointerChanged {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// The pool.
+        pool: PoolName,
+        /// What changed.
+        #[serde(skip)]
+        change: PointerChange,
+    },
+    /// A pointer that must move is immutable.
+    #[error("the pointer {namespace}/{name} must move and is immutable, which nodecfg never makes a pointer")]
+    PointerImmutable {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
     },
     /// Kubelets of the pool would refuse its configuration, or the strict checks do.
     #[error(
@@ -234,6 +254,10 @@ impl Problem {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
                 format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))
             }
+            Self::PointerChanged { namespace, change, .. } => change.help(namespace),
+            Self::PointerImmutable { namespace, name } => {
+                format!("run `kubectl -n {namespace} delete configmap {name}`, so that the next sync creates it")
+            }
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
     }
@@ -276,6 +300,8 @@ impl Problem {
             Self::ConfigMapDeleting { .. } => "config-map-deleting",
             Self::Refused { .. } => "configuration-refused",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
+            Self::PointerChanged { .. } => "pool-pointer-differs",
+            Self::PointerImmutable { .. } => "pool-pointer-immutable",
             Self::TooDisruptive { .. } => "too-disruptive",
         }
     }

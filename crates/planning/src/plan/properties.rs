@@ -10,7 +10,7 @@ use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, namespace, node, node_name, observed, of_version, on, options, policy,
     pool, refusing, rendered, source, with_config_map,
 };
-use super::{Action, Plan, Scope, Why, check, make};
+use super::{Action, Plan, Scope, Why, check, check_returning, make};
 use crate::convergence::Target;
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget};
 use kubelet_config::risk::Class;
@@ -72,17 +72,17 @@ fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node 
 }
 
 /// Content of the NodeConfig of a node, with any of the hashes of its pool.
-fn content(pool: &str, (assigned, active, most): (u8, u8, u8)) -> NodeContent {
+fn content(pool: &str, (assigned, active, most): (u8, u8, u8), self_assigned: bool) -> NodeContent {
     let hash =
         |number: u8| [None, Some(64), Some(110), Some(5)][usize::from(number)].map(|pods| rendered(pool, pods).hash);
     let max_disruption = [None, Some(Class::None), Some(Class::Drain), Some(Class::Replace)][usize::from(most)];
     let merged = [None, Some(false), Some(true), Some(true)][usize::from(active)];
-    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned: false, merged }
+    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned, merged }
 }
 
 prop_compose! {
     pub(super) fn clusters()(
-        nodes in vec((states(), (0..4_u8, 0..4_u8, 0..4_u8), 0..4_u8), 0..30),
+        nodes in vec((states(), (0..4_u8, 0..4_u8, 0..4_u8), 0..4_u8, prop::bool::weighted(0.3)), 0..30),
         order_soak in prop::option::of(0..90_u32),
         agents in any::<bool>(),
         budget in 1..5_u32,
@@ -101,10 +101,10 @@ prop_compose! {
         let second = pool("b", 64, policy.clone());
         let second = if local { Pool { target: PoolTarget::Local, ..second } } else { second };
         let desired = desired([pool("a", 64, policy), second]);
-        let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes, zone))| {
+        let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes, zone, joined))| {
             let zone = ["z0", "z1", "z2"].get(usize::from(zone)).copied();
             let pool = ["a", "b", "none"][usize::from(state.2)];
-            Node { content: agents.then(|| content(pool, hashes)), ..in_zone(build(index, state), zone) }
+            Node { content: agents.then(|| content(pool, hashes, joined)), ..in_zone(build(index, state), zone) }
         });
         let mut observed = observed(nodes);
         for pool in ["a", "b"] {
@@ -160,6 +160,14 @@ proptest! {
     fn every_plan_satisfies_its_invariants((desired, observed) in clusters()) {
         let violations = check(&plan(&desired, &observed), &desired, &observed, &Scope::Everything);
         prop_assert!(violations.is_empty(), "{violations:?}");
+    }
+
+    #[test]
+    fn every_pointer_satisfies_its_invariants((desired, observed) in clusters()) {
+        let desired = Desired { pool_pointers: true, ..desired };
+        let plan = plan(&desired, &observed);
+        prop_assert_eq!(check(&plan, &desired, &observed, &Scope::Everything), vec![]);
+        prop_assert_eq!(check_returning(&plan.returning_pointers(&observed), &observed), vec![]);
     }
 
     #[test]

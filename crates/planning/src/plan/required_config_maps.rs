@@ -2,7 +2,8 @@
 //!
 //! Planning lists ConfigMaps by metadata only. It needs the content of ConfigMaps that nodes leave, to show the
 //! changes and to adopt equal content. It also needs the content of a pool's ConfigMap if nodes will be assigned to
-//! it, or if the metadata cannot prove its content. A converged cluster needs no content.
+//! it, or if the metadata cannot prove its content. A converged cluster needs no content but that of pool pointers, which
+//! other clients can change.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ pub fn required_config_maps(
     let mut wanted = BTreeSet::new();
     for (name, nodes) in membership(desired, &observed.nodes).pools {
         let Some(pool) = desired.pools.get(name) else { continue };
-        wanted.extend(required_pointer(desired, pool, observed, namespace));
+        wanted.extend(required_pointer(desired, pool, namespace));
         let target = pool_target(pool, namespace, observed);
         let leaving = nodes.iter().filter(|node| !target.is_named_by(node.source.as_ref()));
         let mut any = false;

@@ -99,9 +99,10 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 7] = [
+pub const CLUSTER_FINDINGS: [&str; 8] = [
     "empty-pool",
     "max-pods-over-addresses",
+    "pool-pointer-changed",
     "reservations-near-capacity",
     "similar-label",
     "static-pods-stopped",

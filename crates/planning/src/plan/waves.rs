@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::{Decision, is_broken};
+use super::evidence::proves;
 use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
 use crate::desired::{NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
@@ -55,9 +56,7 @@ impl Sorter {
 
     /// Adds a node. `on_target`: whether it points at the target.
     pub(super) fn add(&mut self, node: &Node, decision: Decision, on_target: bool) {
-        let domain = self.position_of(node);
-        // A node that joined says nothing about the progress of the rollout.
-        let proves = !node.is_self_assigned();
+        let (domain, proves) = (self.position_of(node), proves(node));
         if on_target && proves {
             self.begun.insert(domain);
         }
@@ -100,7 +99,7 @@ impl Sorter {
 
     fn add_step(&mut self, node: &Node, step: Step) {
         match &step.action {
-            Action::Await { error: None, .. } => self.in_flight.push(step),
+            Action::Await { error: None, .. } if proves(node) => self.in_flight.push(step),
             Action::Await { .. } => self.broken.push(step),
             // Starts before all domains, so that a later one follows it.
             Action::Assign if is_broken(node) => {

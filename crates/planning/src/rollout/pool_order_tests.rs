@@ -21,7 +21,7 @@ use crate::plan::{Plan, make};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::GateName;
-use nodecfg_contract::observed::{Maintainer, Node, Readiness};
+use nodecfg_contract::observed::{Maintainer, Node, NodeContent, Readiness};
 
 /// A rollout of several pools, driven step by step. The node `a1` belongs to the pool `a`.
 struct Scenario {
@@ -153,8 +153,8 @@ fn pools_after_one_that_failed_are_held() {
 fn pools_after_a_held_one_are_held() {
     let mut frozen = policy(1);
     frozen.schedule.exclusions = vec![exclusion(0, 60)];
-    let mut scenario =
-        Scenario::new([wanted("a", frozen), wanted("b", after(&["a"], policy(1)))], one_each(&["a", "b"]));
+    let pools = [wanted("a", frozen), wanted("b", after(&["a"], policy(1)))];
+    let mut scenario = Scenario::new(pools, one_each(&["a", "b"]));
     assert_eq!(scenario.send(Input::Start), [""; 0]);
     assert!(matches!(scenario.held("a"), Some(HoldReason::Exclusion { .. })));
     assert_eq!(scenario.held("b"), waits_for("a"));
@@ -176,12 +176,16 @@ fn pool_soaks_before_the_next_one_starts() {
     assert_eq!(scenario.observe("a1", |node| Node { ready: Readiness::Ready, ..node }), [""; 0]);
     assert_eq!(scenario.wait(59), [""; 0]);
     assert_eq!(scenario.wait(1), ["b1"]);
-
-    // The soak time has passed once a node of the next pool runs its target.
-    let nodes = [node("a1", "a"), on(node("b1", "b"), &target("b1")), node("b2", "b")];
-    let mut scenario = Scenario::new(pools(), nodes);
-    scenario.send(Input::Start);
-    assert_eq!(scenario.converge("a1"), ["b2"]);
+    // The soak time has passed once a node that the reconciler assigned runs the target of the next pool.
+    for (self_assigned, started) in [(false, vec!["b2".to_owned()]), (true, vec![])] {
+        let active = Some(rendered("b", 64).hash);
+        let content = NodeContent { assigned: active, active, self_assigned, ..NodeContent::default() };
+        let settled = Node { content: Some(content), ..on(node("b1", "b"), &target("b1")) };
+        let mut scenario = Scenario::new(pools(), [node("a1", "a"), settled.clone(), node("b2", "b")]);
+        scenario.send(Input::Observed(Box::new(settled)));
+        scenario.send(Input::Start);
+        assert_eq!(scenario.converge("a1"), started);
+    }
 }
 
 /// The rollout must end, and the next run continues.

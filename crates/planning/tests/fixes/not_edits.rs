@@ -70,6 +70,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("not-utf-8", "an example is UTF-8"),
     ("not-utf-8-name", "about a file system or a commit"),
     ("nothing-checked", "about arguments: tests/cli/mistakes.rs"),
+    ("pool-pointer-changed", "about a cluster"),
     ("pool-without-sandbox-node", "about the sandbox"),
     ("repository", "about arguments"),
     ("reservations-near-capacity", "about a cluster"),

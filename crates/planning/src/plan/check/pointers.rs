@@ -1,44 +1,46 @@
 //! Invariants of the moves of pool pointers.
 
-use super::Checker;
-use crate::plan::{PointerTime, Scope, WaveKind, Why};
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::observed::{Node, Readiness};
+use super::{Checker, evidence};
+use crate::plan::{PointerTime, Scope};
+use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, ConfigMapKey, FetchedConfigMap};
+use nodecfg_contract::{ContentHash, KUBELET_KEY};
+
+/// Reports whether the content of a pointer has another hash than its annotation records.
+fn is_forged(map: &FetchedConfigMap) -> bool {
+    let hash = map.text(KUBELET_KEY).map(|text| ContentHash::of(text.as_bytes()).to_string());
+    hash.as_ref() != map.annotations.get(CONTENT_HASH_ANNOTATION)
+}
 
 impl Checker<'_> {
-    /// A pointer moves only to the reviewed content of its pool. It moves at once only if more nodes of the pool
+    /// A pointer that another client changed is reported, and replaced in the version that was read. A pointer moves only to
+    /// the reviewed content of its pool. It moves at once only if more nodes of the pool
     /// than canaries run that content by an assignment of the reconciler, and no canary must prove it first.
     pub(super) fn pointers(&mut self) {
         for pool in &self.plan.pools {
-            let Some(pointer) = &pool.pointer else { continue };
             let subject = format!("pointer of pool {}", pool.name);
             let requested = match self.scope {
                 Scope::Everything => true,
                 Scope::Pools(pools) => pools.contains(&pool.name),
                 Scope::Nodes(_) => false,
             };
+            let name = format!("nodecfg-pool-{}-{}", self.plan.fleet, pool.name);
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name };
+            let map = self.observed.contents.get(&key).and_then(Option::as_ref);
+            let forged = map.is_some_and(is_forged) && self.desired.pool_pointers && requested;
+            let reported = self.plan.pointer_changes.contains_key(&pool.name);
+            self.require(!forged || reported, &subject, "has other content than it records");
+            let Some(pointer) = &pool.pointer else { continue };
+            let present = map.filter(|map| map.is_managed()).map(|map| &map.resource_version);
+            self.require(pointer.resource_version.as_ref() == present, &subject, "does not replace what was read");
+            self.require(!forged || pointer.from.is_none(), &subject, "could be restored to what another client wrote");
             let wanted = self.desired.pool_pointers && requested && !pool.is_paused();
             self.require(wanted, &subject, "moves although the pool was not requested, is paused or has no pointer");
             let hash = pointer.to.config.as_ref().map(|config| ContentHash::of(config.kubelet.as_bytes()));
             let named = pointer.to.config.as_ref().map(|config| config.hash);
             self.require(hash == pool.hash && named == pool.hash, &subject, "does not name the content of its pool");
             if pointer.when == PointerTime::AtOnce {
-                let runs = |node: &Node| match pool.target.source() {
-                    None => node.status.active.is_none(),
-                    Some(wanted) => node.status.active.as_ref().is_some_and(|active| {
-                        active.names_same(wanted)
-                            || pool
-                                .left_alone
-                                .iter()
-                                .any(|left| left.node == node.name && matches!(left.why, Why::Adopted { .. }))
-                    }),
-                };
-                let of_pool = pool.left_alone.iter().filter_map(|left| self.observed.nodes.get(&left.node));
-                let assigned = of_pool.filter(|node| node.content.is_none_or(|content| !content.self_assigned));
-                let proving = assigned.filter(|node| node.ready == Readiness::Ready && runs(node)).count();
-                let proven = proving > pool.policy.canaries();
-                let waits = pool.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
-                self.require(proven && !waits, &subject, "moves at once although no node proves its content");
+                let proven = evidence::is_proven(pool, self.observed);
+                self.require(proven, &subject, "moves at once although no node proves its content");
             }
         }
     }

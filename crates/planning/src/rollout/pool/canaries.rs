@@ -7,17 +7,17 @@ use crate::rollout::signals::Context;
 
 impl PoolRun {
     /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
-    /// another client, was left unchanged by a new decision, or was down from the start. If it was the last canary and no
+    /// another client, was left unchanged by a new decision, was down from the start, or assigned itself. If it was the last canary and no
     /// node can start now, a held node is the canary: without any, all held nodes could start at once when their holds end.
     pub(super) fn replace_canary(&mut self, number: usize) {
         let proves_nothing = self.nodes.get(number).is_some_and(|node| {
             let proves_failure = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
-            node.group == Group::Canary
-                && matches!(
-                    node.phase,
-                    Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_) | Phase::Failed { .. }
-                )
-                && !proves_failure
+            let has_ended = match node.phase {
+                Phase::Converged { .. } => node.is_self_assigned,
+                Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_) | Phase::Failed { .. } => !proves_failure,
+                _ => false,
+            };
+            node.group == Group::Canary && has_ended
         });
         if !proves_nothing || self.gate.has_passed_canaries() {
             return;

@@ -102,9 +102,9 @@ impl PoolRun {
         self.timeout
     }
 
-    /// Reports whether a node of this pool runs the target already, so that the soak time of an earlier pool has passed.
+    /// Reports whether a node of this pool was assigned the target and runs it already, so that the soak time of an earlier pool has passed.
     pub(in crate::rollout) fn has_begun(&self) -> bool {
-        self.nodes.converged() > 0
+        self.nodes.proving() > 0
     }
 
     /// Starts nodes now that all pools that go first have converged.

@@ -67,6 +67,7 @@ impl PoolRun {
             node.replans = replans;
             node.ready = current.ready == Readiness::Ready;
             node.healthy = is_available(current);
+            node.is_self_assigned = current.is_self_assigned();
         });
         let planned = self.nodes.get(number).and_then(|node| node.assignment.clone());
         let may_retry = replans <= MAX_REPLANS && self.stopped.is_none();
@@ -169,6 +170,7 @@ impl PoolRun {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
             node.is_claimed = hold_reason(seen).is_some();
+            node.is_self_assigned = seen.is_self_assigned();
             node.seen_on_target |= on_target;
             node.runs_target = Some(runs_target);
         });
@@ -348,6 +350,7 @@ impl PoolRun {
             self.nodes.update(number, |node| node.waiting = Waiting::OnTrial);
         }
         self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds, trial });
+        self.replace_canary(number);
     }
 
     pub(super) fn fail(

@@ -168,6 +168,8 @@ pub(super) struct NodeState {
     pub(super) refusal_reported: bool,
     /// Whether its rollback was given up, so that it stays on its target.
     pub(super) keeps_target: bool,
+    /// Whether the node's own agent wrote its assignment, by its latest event. Such a node proves nothing for others.
+    pub(super) is_self_assigned: bool,
     /// Whether the watch has reported the node on its target. Only then is another source a change by another client,
     /// and not an event from before the assignment.
     pub(super) seen_on_target: bool,
@@ -320,6 +322,7 @@ impl NodeState {
             seen_rolled_back: false,
             refusal_reported: false,
             keeps_target: false,
+            is_self_assigned: false,
             seen_on_target: false,
             waiting: Waiting::NotAssigned,
             replans: 0,

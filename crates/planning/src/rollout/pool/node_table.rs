@@ -8,7 +8,7 @@ use crate::rollout::progress::NodeCounts;
 use nodecfg_contract::names::NodeName;
 
 /// Number of counts of a [`NodeTable`].
-const COUNTS: usize = 15;
+const COUNTS: usize = 17;
 
 /// All nodes of a pool by number. The number of a node never changes.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(super) struct NodeTable {
     assigning: usize,
     draining: usize,
     converged: usize,
+    proving: usize,
+    proven: usize,
     lost: usize,
     failed: usize,
     gone: usize,
@@ -49,6 +51,8 @@ fn counts(node: &NodeState) -> [usize; COUNTS] {
         assigning,
         matches!(node.phase, Phase::Draining { .. }),
         node.is_converged(),
+        node.is_converged() && !node.is_self_assigned,
+        matches!(node.phase, Phase::Converged { .. }) && !node.is_self_assigned,
         node.is_lost(),
         node.has_failed(),
         node.phase == Phase::Gone,
@@ -95,6 +99,8 @@ impl NodeTable {
             &mut self.assigning,
             &mut self.draining,
             &mut self.converged,
+            &mut self.proving,
+            &mut self.proven,
             &mut self.lost,
             &mut self.failed,
             &mut self.gone,
@@ -168,9 +174,14 @@ impl NodeTable {
         self.pending
     }
 
-    /// Number of nodes that run their target.
-    pub(super) fn converged(&self) -> usize {
-        self.converged
+    /// Number of nodes that run their target by an assignment of the reconciler.
+    pub(super) fn proving(&self) -> usize {
+        self.proving
+    }
+
+    /// Number of these nodes that converged in this rollout.
+    pub(super) fn proven(&self) -> usize {
+        self.proven
     }
 
     /// Number of nodes that converged in this rollout and are not Ready any more.

@@ -77,10 +77,10 @@ impl PoolRun {
         self.gate.has_passed_canaries() && self.canaries_left() == 0 && self.has_converged_nodes()
     }
 
-    /// Reports whether nodes have converged in this run, and stay on the target.
+    /// Reports whether nodes that the reconciler assigned have converged in this run, and stay on the target.
     fn has_converged_nodes(&self) -> bool {
         let runs = self.started && self.mode.assign && self.stopped.is_none() && !self.rolling_back;
-        runs && self.nodes.counts(self.steps).done > 0
+        runs && self.nodes.proven() > 0
     }
 
     /// Handles the answer to the move of the pointer. Reports a failed restoration with its last attempt.

@@ -6,6 +6,7 @@ use crate::desired::NodeOrder;
 use crate::gates::Moment;
 use crate::plan::fixtures::{ZONE, canary, fetched, in_zone, with_pointer};
 use nodecfg_contract::names::PoolName;
+use nodecfg_contract::observed::NodeContent;
 
 /// A rollout of a pool whose pointer names this older configuration.
 fn rollout(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy, mode: Mode) -> Scenario {
@@ -79,6 +80,43 @@ fn moves_with_the_first_node_of_a_pool_without_canaries() {
     assert!(scenario.pointed.is_empty());
     scenario.converge("n2");
     assert_eq!(scenario.pointed, [new_target()]);
+}
+
+/// The node, whose own agent wrote its assignment to the target.
+fn joined(node: Node) -> Node {
+    let hash = Some(rendered("a", 64).hash);
+    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, merged: None };
+    Node { source: Some(Scenario::target()), content: Some(content), ..node }
+}
+
+/// A compromised node can choose its configuration and report success.
+#[test]
+fn node_that_assigned_itself_proves_nothing() {
+    let in_transition = joined(node("n1", "a"));
+    let mut scenario = rollout([in_transition, node("n2", "a")], policy(2), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n2"]);
+    let converged = |name: &str| joined(on(node(name, "a"), &Scenario::target()));
+    scenario.see(converged("n1"));
+    assert_eq!((scenario.end("n1"), scenario.pointed.len()), (End::Converged, 0));
+    scenario.converge("n2");
+    assert_eq!(scenario.pointed, [new_target()]);
+
+    // A canary creates its NodeConfig faster than the reconciler.
+    let mut scenario = rollout(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) }, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut faster = converged("n1");
+    let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_a(), &faster);
+    let changed = Input::Changed(node_name("n1"), Some(Box::new((faster.clone(), decision))));
+    assert_eq!(scenario.send(changed), ["n2"], "another node is the canary");
+    assert!(scenario.wait(60).is_empty() && scenario.pointed.is_empty());
+    scenario.converge("n2");
+    assert_eq!((scenario.wait(60), scenario.pointed.len()), (vec!["n3".to_owned()], 1));
+
+    // The watch shows it first.
+    let mut scenario = rollout(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) }, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    faster.ready = Readiness::Ready;
+    assert_eq!(scenario.see(faster), ["n2"]);
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! Evidence: nodes that prove the configuration of their pool for other nodes, as canaries, for a domain and for the
+//! pointer of the pool. A compromised node can choose its own configuration and report success on it.
+
+use super::{Action, PoolPlan, Step, Why};
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{Node, Observed};
+
+/// Reports whether the reconciler wrote the assignment of a node. Otherwise the node says nothing about the progress of a
+/// rollout.
+pub(super) fn proves(node: &Node) -> bool {
+    !node.is_self_assigned()
+}
+
+/// Reports whether a step makes its node prove the target: the reconciler assigns it, or has assigned it before.
+pub(super) fn may_prove(step: &Step, observed: &Observed) -> bool {
+    step.action == Action::Assign || observed.nodes.get(&step.node).is_some_and(proves)
+}
+
+/// Nodes of a pool that can prove its target. Contested nodes are not of the pool.
+pub(super) fn of_pool<'a>(pool: &'a PoolPlan, observed: &'a Observed) -> impl Iterator<Item = &'a Node> {
+    let left = pool.left_alone.iter().filter(|left| !matches!(left.why, Why::Contested { .. }));
+    let names = pool.steps().map(|step| &step.node).chain(left.map(|left| &left.node));
+    names.filter_map(|name: &NodeName| observed.nodes.get(name)).filter(|node| proves(node))
+}
