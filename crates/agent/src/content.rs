@@ -8,10 +8,11 @@ use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
 use kubelet_config::document::{self, Document, Node, apply_merge_patch};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
+use kubelet_config::field_path::{self, Target};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
-use kubelet_config::startup_error;
-use kubelet_config::verdict::{self, Refusal, Stage};
+use kubelet_config::startup_error::{LastError, StartupError};
+use kubelet_config::verdict::{self, Refusal, Stage, Verdict};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::KubeletVersion;
 
@@ -54,27 +55,28 @@ pub fn check_config(
     };
     let whole = merge_over(underneath, &own);
     let mut answer = verdict::assess(&own, minor);
+    let mut own_answer = None;
     // A drop-in must load by itself. Its values are checked after merging.
     if !underneath.is_empty() && answer.stage != Stage::Load {
-        match &whole {
-            Ok(whole) => answer = verdict::assess(whole, minor),
-            Err(message) => {
-                return not_loaded(format!("the configuration below the drop-in cannot be read: {message}"));
-            }
-        }
+        let Some(whole) = &whole else {
+            let message = "the configuration below the drop-in cannot be read: correct the file of the kubelet's \
+                           --config, and the files before 90-nodecfg.conf in its --config-dir";
+            return not_loaded(message.to_owned());
+        };
+        own_answer = Some(std::mem::replace(&mut answer, verdict::assess(whole, minor)));
     }
-    if answer.runs() && healthz_of(whole.as_ref().ok()).port == 0 {
+    if answer.runs() && healthz_of(whole.as_ref()).port == 0 {
         let message = "healthzPort is 0: the agent could not check the kubelet's health".to_owned();
         return ConfigCheck::NotValid { message, kubelet };
     }
     let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
     if answer.runs()
         || (newer && answer.stage == Stage::Gates)
-        || (known.is_none() && whole.is_ok_and(|whole| some_version_runs(&whole)))
+        || (known.is_none() && whole.is_some_and(|whole| some_version_runs(&whole)))
     {
         return ConfigCheck::Accepted;
     }
-    let message = join_reasons(answer.reasons());
+    let message = join_reasons(&answer, own_answer.as_ref());
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
@@ -91,7 +93,7 @@ fn some_version_runs(document: &Document) -> bool {
 /// Merges a text over others, as a kubelet does, and returns the canonical form. `None` if any text is unreadable.
 #[must_use]
 pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
-    merge_over(underneath, &read(text).ok()?).ok().map(|document| document.canonical())
+    merge_over(underneath, &read(text).ok()?).map(|document| document.canonical())
 }
 
 /// Canonical form of a text. `None` if it is unreadable.
@@ -100,19 +102,26 @@ pub fn canonical(text: &str) -> Option<String> {
     read(text).ok().map(|document| document.canonical())
 }
 
-/// Adds the field that it concerns to an error of the kubelet, by the configuration that the kubelet was started with.
+/// Explains the last error of the kubelet by the configuration that the kubelet was started with, and the part of it that
+/// was reviewed.
 #[must_use]
-pub fn with_field(error: &str, configuration: Option<&str>) -> String {
-    let document = configuration.and_then(|text| read(text).ok());
-    startup_error::with_field(error, document.as_ref())
+pub fn explain(
+    error: &LastError,
+    configuration: Option<&str>,
+    reviewed: Option<&str>,
+    log: &'static str,
+) -> StartupError {
+    let document = |text: Option<&str>| text.and_then(|text| read(text).ok());
+    error.explain(document(configuration).as_ref(), document(reviewed).as_ref(), log)
 }
 
-fn merge_over(underneath: &[String], own: &Document) -> Result<Document, String> {
+/// Merges a document over texts. `None` if any text is unreadable.
+fn merge_over(underneath: &[String], own: &Document) -> Option<Document> {
     let mut whole: Option<Node> = None;
     for text in underneath {
-        whole = Some(apply_merge_patch(whole, &read(text)?.root));
+        whole = Some(apply_merge_patch(whole, &read(text).ok()?.root));
     }
-    Ok(Document { root: apply_merge_patch(whole, &own.root), ..own.clone() })
+    Some(Document { root: apply_merge_patch(whole, &own.root), ..own.clone() })
 }
 
 /// Version to check as, and a note for messages unless that is the kubelet's version.
@@ -148,9 +157,17 @@ fn read(text: &str) -> Result<Document, String> {
     })
 }
 
-fn join_reasons<'r>(refusals: impl Iterator<Item = &'r Refusal>) -> String {
-    let reasons: Vec<String> = refusals
+/// Joins the reasons of a refusal. `own`: verdict on the drop-in alone. A reason that it does not have may quote values of
+/// the files below, which only the node's administrators may read.
+fn join_reasons(answer: &Verdict, own: Option<&Verdict>) -> String {
+    let is_public = |refusal: &Refusal| own.is_none_or(|own| own.reasons().any(|own| own.message == refusal.message));
+    let reasons: Vec<String> = answer
+        .reasons()
         .map(|refusal| match refusal.field.as_str() {
+            field if !is_public(refusal) => {
+                let field = known_part(field).unwrap_or_else(|| "the merged configuration".to_owned());
+                format!("{field}: the kubelet refuses the value with the files below the drop-in ({})", refusal.rule)
+            }
             "" => refusal.message.clone(),
             field if refusal.message.contains(field) => refusal.message.clone(),
             field => format!("{field}: {}", refusal.message),
@@ -215,6 +232,24 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
     let address = field("healthzBindAddress").and_then(|value| value.as_str()).filter(|address| !address.is_empty());
     let port = field("healthzPort").and_then(serde_json::Value::as_u64).and_then(|port| u16::try_from(port).ok());
     Healthz { address: address.unwrap_or("127.0.0.1").to_owned(), port: port.unwrap_or(10248) }
+}
+
+/// The field of a path, without the key of a map. `None` if no kubelet has the field.
+fn known_part(path: &str) -> Option<String> {
+    match field_path::find(path).ok()? {
+        Target::Root => None,
+        Target::Field(field) | Target::Key(field, _) => Some(field_path::plain(&field.path)),
+    }
+}
+
+/// The path of a change that may be published: a key of a map that the reviewed content lacks is from the node.
+#[must_use]
+pub fn public_path(path: &str, reviewed: Option<&str>) -> String {
+    match field_path::find(path) {
+        Ok(Target::Field(_)) => path.to_owned(),
+        Ok(Target::Key(_, key)) if reviewed.is_some_and(|text| text.contains(&key)) => path.to_owned(),
+        _ => known_part(path).unwrap_or_else(|| "an unknown field".to_owned()),
+    }
 }
 
 /// Field of a change whose class is the highest, with this class. `None` if the kubelet does not notice the change:

@@ -69,6 +69,18 @@ fn checks_drop_in_merged_with_base() {
     let bare = BTreeMap::from([("kubelet".to_owned(), "maxPods: 5\n".to_owned())]);
     assert!(outcome(&bare, &[&base]).starts_with("v1.36.2 does not load: "));
     assert!(outcome(&over, &["["]).contains("the configuration below the drop-in cannot be read"));
+    // Values of the files below stay on the node; those of the drop-in are in its ConfigMap.
+    let secret = format!("{HEADER}imageGCHighThresholdPercent: 71\nmaxPods: -5\nclusterDomain: \"hunter 2\"\n");
+    let refusal = outcome(&payload("imageGCLowThresholdPercent: 75\nport: -7\n"), &[&secret]);
+    for shown in ["port", "-7", "imageGC", "maxPods: the kubelet refuses the value with the files below the drop-in ("]
+    {
+        assert!(refusal.contains(shown), "{refusal}");
+    }
+    for hidden in ["71", "-5", "hunter"] {
+        assert!(!refusal.contains(hidden), "{refusal}");
+    }
+    assert!(!outcome(&over, &[&format!("{HEADER}maxPods: hunter2\n")]).contains("hunter2"));
+    assert!(!outcome(&over, &["hunter2"]).contains("hunter2"));
     let whole = merged_text(&[base], &over["kubelet"]).unwrap();
     assert!(whole.contains("imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 75\n"), "{whole}");
 }
@@ -103,7 +115,10 @@ fn checks_gates_for_newer_and_unknown_kubelets() {
 #[test]
 fn refuses_disabled_healthz() {
     assert!(outcome(&payload("healthzPort: 0\n"), &[]).contains("healthzPort is 0"));
-    assert_eq!(outcome(&payload("healthzPort: 10249\n"), &[&format!("{HEADER}healthzPort: 0\n")]), "accepted");
+    let without = format!("{HEADER}healthzPort: 0\n");
+    assert_eq!(outcome(&payload("healthzPort: 10249\n"), &[&without]), "accepted");
+    // The drop-in alone would have the default port.
+    assert!(outcome(&payload("maxPods: 5\n"), &[&without]).contains("healthzPort is 0"));
 }
 
 #[test]
@@ -235,4 +250,19 @@ fn lists_state_files_of_changed_policies() {
         "cpu_manager_state memory_manager_state"
     );
     assert_eq!(names("", "evictionHard: {memory.available: 1Gi}\n"), "", "no policy uses the file");
+}
+
+#[test]
+fn publishes_no_key_of_a_local_map() {
+    let reviewed = Some("evictionHard: {memory.available: 1Gi}");
+    for (path, reviewed, expected) in [
+        ("evictionHard.memory.available", reviewed, "evictionHard.memory.available"),
+        ("evictionHard.hunter2", reviewed, "evictionHard"),
+        ("evictionHard.memory.available", None, "evictionHard"),
+        ("authentication.x509.clientCAFile", None, "authentication.x509.clientCAFile"),
+        ("staticPodURLHeader[\"hunter2\"][0]", reviewed, "staticPodURLHeader"),
+        ("hunter2", reviewed, "an unknown field"),
+    ] {
+        assert_eq!(public_path(path, reviewed), expected, "{path}");
+    }
 }

@@ -13,14 +13,14 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use super::disk::Disk;
-use super::events::{
-    ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, ServiceReport, Step,
-};
+use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, ServiceReport, Step};
+use super::host::problem::HealthzError;
 use super::host::{Host, RestartError};
 use super::ledger::Phase;
 use super::metrics::Metrics;
 use super::runtime::AgentRuntime;
 use crate::api::AgentClient;
+use kubelet_config::startup_error::LastError;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::ClusterError;
 use nodecfg_contract::ConfigMapSource;
@@ -144,9 +144,11 @@ pub async fn once<D: Disk, H: Host>(
 enum EffectResult {
     /// Download, node health and kubelet version.
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
-    /// Restart of the kubelet.
-    Restarted(Result<(), ActivationError>),
-    /// Report or probe.
+    /// Restart of the kubelet, and its last error if that failed.
+    Restarted(Result<(), RestartError>, Option<LastError>),
+    /// Probe of the kubelet, the node, and the service manager.
+    Probed(Result<(), HealthzError>, Option<NodeHealth>, ServiceReport<LastError>),
+    /// Report or request.
     Event(Event),
     /// Effect without a result.
     Nothing,
@@ -193,9 +195,14 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                 let outcome = self.runtime.handle_fetch(result, node, kubelet, self.options.clock.now());
                 self.carry_out(outcome);
             }
-            EffectResult::Restarted(result) => {
+            EffectResult::Restarted(result, last_error) => {
                 self.restarting = false;
-                self.handle(Event::Activated(result));
+                let outcome = self.runtime.handle_restart(result, last_error.as_ref(), self.options.clock.now());
+                self.carry_out(outcome);
+            }
+            EffectResult::Probed(kubelet, node, service) => {
+                let outcome = self.runtime.handle_probe(kubelet, node, &service, self.options.clock.now());
+                self.carry_out(outcome);
             }
             EffectResult::Event(event) => {
                 if let Event::Reported(result) = &event {
@@ -239,15 +246,12 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                         Ok(()) => tracing::info!("the kubelet was restarted"),
                         Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
                     }
-                    EffectResult::Restarted(match result {
-                        Ok(()) => Ok(()),
-                        // The kubelet still runs its previous configuration, so the target is not at fault.
-                        Err(RestartError::NotRequested(reason)) => Err(ActivationError::NotRequested(reason)),
-                        Err(RestartError::Failed(reason)) => {
-                            let last_error = host.service_report(since).await.last_error;
-                            Err(ActivationError::NotRestarted { reason, last_error })
-                        }
-                    })
+                    let last_error = match &result {
+                        Err(RestartError::Failed(_)) => host.service_report(since).await.last_error,
+                        // Without a request, the kubelet still runs its previous configuration.
+                        Ok(()) | Err(RestartError::NotRequested(_)) => None,
+                    };
+                    EffectResult::Restarted(result, last_error)
                 })
             }
             Effect::Probe { node, since, errors_since } => {
@@ -263,7 +267,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                         ready = node.map(|node| node.ready),
                         "probed the kubelet"
                     );
-                    EffectResult::Event(Event::Probed(Health { kubelet, node, service }))
+                    EffectResult::Probed(kubelet, node, service)
                 })
             }
             Effect::Report(status) => {
@@ -346,8 +350,8 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         {
             match answer {
                 // The next start handles the consequences.
-                EffectResult::Restarted(Ok(())) => self.handle_result(answer),
-                EffectResult::Restarted(Err(_)) => break,
+                EffectResult::Restarted(Ok(()), _) => self.handle_result(answer),
+                EffectResult::Restarted(Err(_), _) => break,
                 _ => {}
             }
         }

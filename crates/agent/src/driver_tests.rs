@@ -12,6 +12,7 @@ use crate::api::AgentClientOptions;
 use crate::disk::memory::MemoryDisk;
 use crate::events::StateFiles;
 use crate::host::Healthz;
+use crate::host::problem::RestartProblem;
 use crate::placement::Placement;
 use crate::runtime::Paths;
 use crate::settings::Settings;
@@ -48,15 +49,15 @@ impl Host for BlockingKubelet {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1))
             .is_ok()
         {
-            return Err(RestartError::NotRequested("unreachable".to_owned()));
+            return Err(RestartError::NotRequested(RestartProblem::MaybeStopped.into()));
         }
         self.restarted.store(true, Ordering::Relaxed);
         self.restart_requested.notify_one();
         self.release.notified().await;
-        if self.fails { Err(RestartError::Failed("killed".to_owned())) } else { Ok(()) }
+        if self.fails { Err(RestartError::Failed(RestartProblem::MaybeStopped.into())) } else { Ok(()) }
     }
 
-    async fn healthz(&self, _: &Healthz) -> Result<(), String> {
+    async fn healthz(&self, _: &Healthz) -> Result<(), HealthzError> {
         Ok(())
     }
 }

@@ -6,8 +6,10 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::host::problem::{HealthzError, RestartProblems};
 use crate::joining::{JoinAnswer, JoinRequest};
 use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error::StartupError;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -119,13 +121,13 @@ pub enum ActivationError {
     /// The configuration cannot be read, would be refused, or could not be written. The kubelet was not restarted.
     NotPlaced(String),
     /// The configuration is in place. The restart could not be requested, so the configuration is not at fault.
-    NotRequested(String),
+    NotRequested(RestartProblems),
     /// The configuration is in place. The kubelet could not be restarted.
     NotRestarted {
-        /// What the restart command reported.
-        reason: String,
+        /// What failed.
+        reason: RestartProblems,
         /// Last error in the kubelet's log since the restart began.
-        last_error: Option<String>,
+        last_error: Option<StartupError>,
     },
 }
 
@@ -133,7 +135,7 @@ pub enum ActivationError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// Whether `/healthz` answers with success; the error is the reason.
-    pub kubelet: Result<(), String>,
+    pub kubelet: Result<(), HealthzError>,
     /// Health of the node. `None` if the API server was not queried or did not answer.
     pub node: Option<NodeHealth>,
     /// What the service manager knows about a kubelet that seems unhealthy. Empty for others.
@@ -141,19 +143,21 @@ pub struct Health {
 }
 
 /// What the service manager knows about the kubelet.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceReport {
+pub struct ServiceReport<E = StartupError> {
     /// Number of times that it has started the kubelet again after an exit (`NRestarts` of systemd). It may count exits
     /// before the last restart by the agent. `None` if unknown.
     pub restarts: Option<u32>,
-    /// Last error of the kubelet: sanitized, on one line, at most [`MAX_LAST_ERROR`] characters. The runtime adds the
-    /// field that it concerns. `None` if unknown.
-    pub last_error: Option<String>,
+    /// Last error of the kubelet: as its host reads it, or as it may be published. `None` if unknown.
+    pub last_error: Option<E>,
 }
 
-/// Maximum length of [`ServiceReport::last_error`] without its field, in characters.
-pub const MAX_LAST_ERROR: usize = 300;
+impl<E> Default for ServiceReport<E> {
+    fn default() -> Self {
+        Self { restarts: None, last_error: None }
+    }
+}
 
 /// Health of the node, from the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -16,13 +16,15 @@ use super::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
     ServiceReport, StateFiles, StateHandling, Step,
 };
-use super::host::Healthz;
+use super::host::problem::HealthzError;
+use super::host::{Healthz, RestartError};
 use super::ledger::{Ledger, Phase};
 use super::machine::{self, MachineState};
 use super::placement::{Placement, PlacementError, Placer};
 use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::Class;
+use kubelet_config::startup_error::{LastError, StartupError};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
 
@@ -76,6 +78,8 @@ pub struct AgentRuntime<D> {
     kubelet: Option<KubeletVersion>,
     /// Cached health endpoint of the kubelet, with the active source that it was read for.
     healthz: Option<(Option<ConfigSource>, Healthz)>,
+    /// Where on the node the kubelet's log is.
+    kubelet_log: &'static str,
 }
 
 impl<D: Disk> AgentRuntime<D> {
@@ -92,7 +96,9 @@ impl<D: Disk> AgentRuntime<D> {
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
         let settings = Settings { activation: paths.placement.activation(), ..settings };
         let state = MachineState::resume(ledger, settings, seed);
-        Ok(Self { disk, store, placer, state, saved: None, prune_pending: false, kubelet: None, healthz: None })
+        let kubelet_log = settings.kubelet_log;
+        let (saved, kubelet, healthz) = (None, None, None);
+        Ok(Self { disk, store, placer, state, saved, prune_pending: false, kubelet, healthz, kubelet_log })
     }
 
     /// Handles the start of the agent; must be called before any other event. `kubelet`: version installed on this
@@ -162,7 +168,7 @@ impl<D: Disk> AgentRuntime<D> {
         let to = self.placer.effective(&self.disk, content).map_err(|error| error.to_string());
         let (class, field) = match (from, to) {
             (Ok(from), Ok(to)) => match content::worst_change(&from, &to, self.kubelet) {
-                Some(worst) => worst,
+                Some((class, path)) => (class, content::public_path(&path, content)),
                 None => return Ok(()),
             },
             (Err(error), _) | (_, Err(error)) => (Class::Drain, format!("unknown change ({error})")),
@@ -177,9 +183,8 @@ impl<D: Disk> AgentRuntime<D> {
         Err(NeedsDrain { field, message })
     }
 
-    /// Handles any event except the result of a download. Returns the remaining effects, in order, and the wake time.
-    pub fn handle(&mut self, mut event: Event, now: Timestamp) -> Step {
-        self.name_field(&mut event);
+    /// Handles any event except the result of a download, of a restart, or of a probe. Returns the remaining effects, in order, and the wake time.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Step {
         let mut remaining = Step::default();
         let mut events = VecDeque::from([event]);
         for _ in 0..MAX_STEPS {
@@ -218,18 +223,42 @@ impl<D: Disk> AgentRuntime<D> {
         remaining
     }
 
-    /// Names the field that the last error of the kubelet concerns: only this process knows the configuration.
-    fn name_field(&self, event: &mut Event) {
-        let (error, source) = match event {
-            Event::Probed(Health { service: ServiceReport { last_error: Some(error), .. }, .. }) => {
-                (error, self.state.ledger.agent_state.active.as_ref())
+    /// Handles the result of [`Effect::Activate`]. `last_error`: last error of a kubelet that was not restarted.
+    pub fn handle_restart(
+        &mut self,
+        result: Result<(), RestartError>,
+        last_error: Option<&LastError>,
+        now: Timestamp,
+    ) -> Step {
+        let result = result.map_err(|error| match error {
+            RestartError::NotRequested(reason) => ActivationError::NotRequested(reason),
+            RestartError::Failed(reason) => {
+                let last_error = last_error.map(|error| self.explain(error, self.state.target()));
+                ActivationError::NotRestarted { reason, last_error }
             }
-            Event::Activated(Err(ActivationError::NotRestarted { last_error: Some(error), .. })) => {
-                (error, self.state.target())
-            }
-            _ => return,
-        };
-        *error = content::with_field(error, self.effective(source).ok().as_deref());
+        });
+        self.handle(Event::Activated(result), now)
+    }
+
+    /// Handles the result of [`Effect::Probe`].
+    pub fn handle_probe(
+        &mut self,
+        kubelet: Result<(), HealthzError>,
+        node: Option<NodeHealth>,
+        service: &ServiceReport<LastError>,
+        now: Timestamp,
+    ) -> Step {
+        let active = self.state.ledger.agent_state.active.as_ref();
+        let last_error = service.last_error.as_ref().map(|error| self.explain(error, active));
+        let service = ServiceReport { restarts: service.restarts, last_error };
+        self.handle(Event::Probed(Health { kubelet, node, service }), now)
+    }
+
+    /// Explains the last error of the kubelet: only this process knows the configuration.
+    fn explain(&self, error: &LastError, source: Option<&ConfigSource>) -> StartupError {
+        let configuration = self.effective(source).ok();
+        let reviewed = self.source_text(source).ok().flatten();
+        content::explain(error, configuration.as_deref(), reviewed.as_deref(), self.kubelet_log)
     }
 
     /// The ledger.

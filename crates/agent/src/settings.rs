@@ -23,6 +23,8 @@ pub struct Settings {
     pub joins: bool,
     /// Activation that the agent reports. The runtime sets it to that of its placement.
     pub activation: &'static str,
+    /// Where on the node the kubelet's log is, for messages about an error that may not be published.
+    pub kubelet_log: &'static str,
 }
 
 impl Default for Settings {
@@ -35,6 +37,7 @@ impl Default for Settings {
             resync_interval: Duration::from_secs(60 * 60),
             joins: false,
             activation: FILE,
+            kubelet_log: "journalctl -u kubelet",
         }
     }
 }

@@ -59,7 +59,6 @@ mod quoted_values;
 pub mod risk;
 pub mod rules;
 pub mod schema;
-mod secret_words;
 pub mod secrets;
 pub mod spelling;
 pub mod startup_error;

@@ -6,12 +6,14 @@ use crate::defaults;
 use crate::document::Document;
 use crate::fields::{self, Field};
 use crate::format::Format;
-use crate::{duration, quantity};
+use crate::{duration, quantity, secrets};
 
 /// Length from which a value in an error is a sign by itself that the error concerns its field, in bytes.
 const MIN_VALUE: usize = 3;
 /// Number from which a number in an error is such a sign.
 const MIN_NUMBER: i64 = 1000;
+/// Length up to which a value is shown, in bytes.
+const MAX_SHOWN: usize = 100;
 
 /// The values and keys of a configuration, by field.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +58,18 @@ impl QuotedValues {
         let quoted = self.longest(|value| is_left(value).then(|| value.quoted_length(error, false)));
         let quoted = some_or(invalid.iter().filter(|field| quoted.contains(field)).copied().collect(), invalid);
         having(quoted, |value| !value.is_default())
+    }
+
+    /// The longest part of a value of these fields that a text quotes. It is the configuration's, not the text's, and has
+    /// no secret field.
+    pub(crate) fn shown_in(&self, text: &str, fields: &[&str]) -> Option<&str> {
+        let is_public = |value: &&FieldValue| {
+            let path = value.field.path.as_str();
+            fields.contains(&path) && !secrets::is_secret(path) && path != secrets::URL
+        };
+        let is_shown = |part: &&str| part.len() <= MAX_SHOWN && part.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let parts = self.values.iter().filter(is_public).filter_map(|value| value.quoted_part(text, false));
+        parts.filter(is_shown).max_by_key(|part| part.len())
     }
 
     fn longest(&self, length: impl Fn(&FieldValue) -> Option<usize>) -> Vec<&'static str> {
@@ -105,16 +119,20 @@ impl FieldValue {
                 && self.text.parse::<bool>().is_err())
     }
 
-    /// Length of the longest part of the value that the error contains, in bytes. `words_in_quotes`: words count only
-    /// in quotes.
+    /// Length of the longest part of the value that the error contains, in bytes.
     fn quoted_length(&self, error: &str, words_in_quotes: bool) -> usize {
+        self.quoted_part(error, words_in_quotes).map_or(0, str::len)
+    }
+
+    /// The longest part of the value that the error contains. `words_in_quotes`: words count only in quotes.
+    fn quoted_part(&self, error: &str, words_in_quotes: bool) -> Option<&str> {
         let scheme = self.text.split_once("://").map(|(scheme, _)| scheme);
         let path = self.text.split_once("://").map(|(_, path)| path).filter(|path| path.starts_with('/'));
         // `memory` of the threshold `memory.available`.
         let resource = self.text.split_once('.').map(|(resource, _)| resource).filter(|_| self.is_key);
         let parts = [Some(self.text.as_str()), scheme, path, resource.filter(|_| !words_in_quotes)];
         let quoted = |text: &&str| !text.is_empty() && has_value(error, text, words_in_quotes);
-        parts.into_iter().flatten().filter(quoted).map(str::len).max().unwrap_or_default()
+        parts.into_iter().flatten().filter(quoted).max_by_key(|part| part.len())
     }
 
     /// Reports whether a value that kubelets check only at their start is invalid.

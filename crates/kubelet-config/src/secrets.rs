@@ -33,7 +33,7 @@ pub fn redacted(path: &str, value: &str) -> String {
 }
 
 /// Returns a URL, quoted or not, without credentials, query and fragment.
-pub(crate) fn without_credentials(value: &str) -> String {
+fn without_credentials(value: &str) -> String {
     let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
     let url = value.trim_matches(|letter| quoted && letter == '"');
     let in_quotes = |url: String| if quoted { format!("\"{url}\"") } else { url };

@@ -1,5 +1,6 @@
 //! Errors of kubelets 1.21.1 and 1.36.2, recorded or as their sources word them, with their fields and state files.
 
+use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
@@ -79,15 +80,25 @@ fn whole_line(line: &Json) -> String {
     format!("{}1124 08:00:00.123456    4711 {}\n", &line[..1], &line[2..])
 }
 
+const LOG: &str = "journalctl -u kubelet";
+
+/// What is published of an error, if the configuration is reviewed as a whole.
+fn published(error: &str, configuration: Option<&Document>) -> String {
+    LastError(error.to_owned()).explain(configuration, configuration, LOG).to_string()
+}
+
 #[test]
 fn names_the_field_of_each_recorded_exit() {
     let mut exits = 0;
+    let mut texts = Vec::new();
     for line in RECORDED.lines() {
         let case: Json = serde_json::from_str(line).expect("JSON");
         let (id, kubelet) = (case["id"].as_str().expect("an id"), case["kubelet"].as_str().expect("a version"));
         let log: String = case["errors"].as_array().expect("lines").iter().map(whole_line).collect();
-        let error = last(&log);
-        let found = error.as_deref().and_then(|error| field(error, Some(&recorded_document(&case))));
+        let configuration = recorded_document(&case);
+        let error = LastError::in_log(&log).map(|error| error.0);
+        let text = error.as_deref().map(|error| published(error, Some(&configuration)));
+        let found = text.as_deref().and_then(field_in);
         if case["exits"] == false {
             assert_eq!(found, None, "{id} {kubelet}");
             continue;
@@ -95,9 +106,12 @@ fn names_the_field_of_each_recorded_exit() {
         exits += 1;
         let of_version = format!("{id} {kubelet}");
         let (_, expected) = EXPECTED.iter().find(|(name, _)| [id, &of_version].contains(name)).expect("an expectation");
-        assert_eq!(found.as_deref(), Some(*expected), "{id} {kubelet}: {error:?}");
+        assert_eq!(found, Some(*expected), "{id} {kubelet}: {error:?}");
+        assert!(!text.iter().any(|text| text.contains("unknown error")), "{id} {kubelet}: {error:?}");
+        texts.push(format!("{id} {kubelet}: {}", text.unwrap_or_default()));
     }
     assert_eq!(exits, 72);
+    insta::assert_snapshot!("recorded-exits", texts.join("\n"));
 }
 
 #[test]
@@ -105,10 +119,10 @@ fn table_names_known_fields_files_and_sources() {
     assert_eq!(TEXT.lines().next(), Some("text,field,state,source"));
     assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "malformed row");
     for (row, cells) in TABLE.iter().zip(table::rows(TEXT)) {
-        assert!(!row.fields.is_empty() && row.parts.iter().all(|part| !part.is_empty()), "{cells:?}");
+        let (_, inner) = row.parts.split_last().expect("a text");
+        assert!(row.parts[0].len() > 3 && inner.iter().all(|part| !part.is_empty()), "{cells:?}");
         assert!(!cells[3].is_empty(), "{cells:?}");
-        let is_file = |name: &str| crate::risk::StateFile::ALL.iter().any(|file| file.as_str() == name);
-        assert!(row.state_file.is_empty() || is_file(&row.state_file), "{cells:?}");
+        assert_eq!(row.state_file.map_or("", StateFile::as_str), cells[2], "{cells:?}");
         // A row that an earlier one hides would never count.
         assert_eq!(Row::of(&cells[0].replace('*', "x")).map(|found| &found.parts), Some(&row.parts), "{cells:?}");
     }
@@ -279,7 +293,8 @@ fn names_fields_by_text_name_and_value() {
             "memorySwap.swapBehavior",
         ),
     ] {
-        assert_eq!(field(error, Some(&document(&configuration))).as_deref(), Some(expected), "{error} {configuration}");
+        let text = published(error, Some(&document(&configuration)));
+        assert_eq!(field_in(&text), Some(expected), "{error} {configuration}");
     }
 }
 
@@ -294,41 +309,164 @@ fn names_no_field_for_a_value_that_is_a_common_word() {
         "failed to get \"memory\" of \"true\"",
         "dial tcp 10.0.0.110:443: connection refused",
     ] {
-        assert_eq!(field(error, Some(&configuration)), None, "{error}");
+        assert_eq!(field_in(&published(error, Some(&configuration))), None, "{error}");
     }
 }
 
+/// What is published of errors, with what the configuration has.
 #[test]
-fn adds_and_reads_a_field() {
-    let error = "unknown scope: \"nope\"";
-    let named = with_field(error, None);
-    assert_eq!(named, "topologyManagerScope: unknown scope: \"nope\"");
-    assert_eq!(with_field(&named, None), named);
-    assert_eq!(with_field("no luck", None), "no luck");
-    assert_eq!(field_in(&format!("failed trial: kubelet exited 3 times: {named}")), Some("topologyManagerScope"));
-    let choice = with_field("invalid Node Allocatable configuration", None);
-    assert_eq!(field_in(&format!("x: {choice}")), Some("systemReserved, kubeReserved or evictionHard"));
+fn publishes_texts_of_the_table_with_reviewed_values() {
+    let files = json!({"authentication": {"x509": {"clientCAFile": "/etc/k/ca.crt"}}, "tlsCertFile": "/etc/k/t.crt"});
+    for (error, configuration, expected) in [
+        (
+            "open /etc/k/ca.crt: no such file or directory",
+            &files,
+            "authentication.x509.clientCAFile: open /etc/k/ca.crt: no such file or directory",
+        ),
+        ("open /hunter2: permission denied", &files, "open …: permission denied"),
+        ("open /hunter2: hunter2", &files, "open …"),
+        (
+            "unknown scope: \"nope\"",
+            &json!({"topologyManagerScope": "nope"}),
+            "topologyManagerScope: unknown scope: nope",
+        ),
+        ("unknown scope: \"hunter2\"", &json!({}), "topologyManagerScope: unknown scope"),
+        (
+            "unrecognized feature gate: Nope",
+            &json!({"featureGates": {"Nope": true}}),
+            "featureGates: unrecognized feature gate: Nope",
+        ),
+        (
+            "invalid Node Allocatable configuration",
+            &json!({}),
+            "systemReserved, kubeReserved or evictionHard: invalid Node Allocatable configuration",
+        ),
+        ("hunter2", &json!({}), "unknown error, see it on the node: journalctl -u kubelet"),
+        ("maxPods hunter2", &json!({}), "maxPods: unknown error, see it on the node: journalctl -u kubelet"),
+        // A value of a field that is not concerned, of a secret field, or that is long or has hidden characters.
+        ("unknown scope: nope", &json!({"clusterDomain": "nope"}), "topologyManagerScope: unknown scope"),
+        (
+            "staticPodURL staticPodURLHeader hunter2: open x: permission denied",
+            &json!({"staticPodURLHeader": {"X": ["hunter2"]}, "staticPodURL": "https://hunter2"}),
+            "staticPodURL or staticPodURLHeader: open …: permission denied",
+        ),
+        (
+            &format!("unknown scope: {}", "a".repeat(101)),
+            &json!({"topologyManagerScope": "a".repeat(101)}),
+            "topologyManagerScope: unknown scope",
+        ),
+        (
+            "unknown scope: a\u{200b}b",
+            &json!({"topologyManagerScope": "a\u{200b}b"}),
+            "topologyManagerScope: unknown scope",
+        ),
+    ] {
+        assert_eq!(published(error, Some(&document(configuration))), expected, "{error} {configuration}");
+    }
+    assert_eq!(field_in("failed trial: kubelet exited 3 times: port or readOnlyPort: x"), Some("port or readOnlyPort"));
     assert_eq!(field_in("failed trial: no luck"), None);
+}
+
+/// A local configuration tells the field, but its values are no one's to read.
+#[test]
+fn publishes_no_value_of_a_local_configuration() {
+    let local = document(&json!({"authentication": {"x509": {"clientCAFile": "/etc/k/ca.crt"}}}));
+    let error = LastError("open /etc/k/ca.crt: permission denied".to_owned());
+    let expected = "authentication.x509.clientCAFile: open …: permission denied";
+    assert_eq!(error.explain(Some(&local), None, LOG).to_string(), expected);
+    let reviewed = document(&json!({"maxPods": 110}));
+    assert_eq!(error.explain(Some(&local), Some(&reviewed), LOG).to_string(), expected);
 }
 
 #[test]
 fn names_the_state_file() {
     let checkpoint = "could not restore state from checkpoint: x, please drain this node and delete the CPU manager \
-                      checkpoint file \"/data/cpu_manager_state\" before restarting Kubelet";
+                      checkpoint file \"/hunter2/cpu_manager_state\" before restarting Kubelet";
+    let cpu = Some(StateFile::CpuManagerState);
     for (error, file) in [
-        (checkpoint, Some("/data/cpu_manager_state")),
-        ("start cpu manager error: default cpuset cannot be empty", Some("cpu_manager_state")),
-        ("some of strictly reserved cpus: \"0-1\" are present in defaultCpuSet: \"0-7\"", Some("cpu_manager_state")),
-        ("current set of available CPUs \"0-1\" doesn't match with CPUs in state \"0-7\"", Some("cpu_manager_state")),
-        ("[memorymanager] the expected machine state is different from the real one", Some("memory_manager_state")),
+        (checkpoint, cpu),
+        ("start cpu manager error: default cpuset cannot be empty", cpu),
+        ("some of strictly reserved cpus: \"0-1\" are present in defaultCpuSet: \"0-7\"", cpu),
+        ("current set of available CPUs \"0-1\" doesn't match with CPUs in state \"0-7\"", cpu),
+        (
+            "[memorymanager] the expected machine state is different from the real one",
+            Some(StateFile::MemoryManagerState),
+        ),
         ("unknown policy: \"nope\"", None),
     ] {
         assert_eq!(state_file(error), file, "{error}");
+        // The reconciler reads it in the published text.
+        let text = LastError(error.to_owned()).explain(None, None, LOG);
+        assert_eq!((text.state_file(), state_file(&text.to_string())), (file, file), "{error}: {text}");
+        assert!(!text.to_string().contains("hunter2"), "{text}");
+    }
+}
+
+/// Each form of a secret that the words of a log once let pass.
+#[test]
+fn publishes_no_secret_of_any_form() {
+    for form in [
+        "passphrase=hunter2",
+        "bearer=hunter2",
+        "psk=hunter2",
+        "sig=hunter2",
+        "secret_key: hunter2",
+        "--secret-key hunter2",
+        "X-Auth-Key: hunter2",
+        "AccountKey: hunter2",
+        "curl -u user:hunter2",
+        r#"{"password": {"value": "hunter2"}}"#,
+        "passwords: [a, hunter2]",
+        "/hunter2iK7MDENGbPxRfiCYEXAMPLEKEYmoreAndMore==",
+        "hunter2",
+    ] {
+        for row in TABLE.iter() {
+            let text = row.parts.join(form) + form;
+            for log in [format!("Error: {text}"), json!({"msg": "command failed", "err": text}).to_string()] {
+                let error = LastError::in_log(&log).expect("an error");
+                let shown = error.explain(None, None, LOG).to_string();
+                assert!(!shown.contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{log}: {shown}");
+            }
+        }
+    }
+}
+
+proptest! {
+    /// No part of six characters of a secret is published, in whatever place of a known or an unknown text it is, unless
+    /// it is a part of the table's texts.
+    #[test]
+    fn publishes_no_part_of_a_random_secret(
+        secret in "[0-9A-Za-z+/=_.-]{6,40}|[0-9]{6,12}|[a-z]{6,12}",
+        row in 0..TABLE.len(),
+        before in "[a-z \":=@/\\\\{\\[]{0,12}",
+        after in "[a-z \":=,;\\]}]{0,12}",
+        form in 0..4,
+    ) {
+        let row = &TABLE[row];
+        let value = format!("{before}{secret}{after}");
+        let text = match form {
+            0 => value,
+            1 => row.parts.join(&value),
+            2 => format!("{value} {}", row.parts.join("x")),
+            _ => format!("{}{value}", row.parts.join(&value)),
+        };
+        // The configuration has a secret, too, and values that the text may quote.
+        let configuration = document(&json!({
+            "staticPodURLHeader": {"X-Token": [secret]}, "staticPodURL": format!("https://a:{secret}@b/"),
+            "clusterDomain": "a", "kubeReserved": {"cpu": "1"}, "tlsCertFile": "/a",
+        }));
+        let shown = published(&text, Some(&configuration));
+        let known = TEXT.to_owned() + &SYSTEM_ERRORS.join(" ") + LOG + "unknown error, see it on the node";
+        let secret: Vec<char> = secret.chars().collect();
+        for part in secret.windows(6).map(|part| part.iter().collect::<String>()) {
+            prop_assert!(!shown.contains(&part) || known.contains(&part), "{} in {}", part, shown);
+        }
     }
 }
 
 #[test]
 fn finds_the_error_that_ended_the_kubelet() {
+    let last = |log: &str| LastError::in_log(log).map(|error| error.0);
     let line = |text: &str| format!("E1124 08:00:00.2 1 a.go:1] {text}\n");
     let later = line("\"RuntimeConfig from runtime service failed\" err=\"rpc error\"");
     let known = line("\"Failed to start healthz server\" err=\"listen tcp :1: bind: address already in use\"");

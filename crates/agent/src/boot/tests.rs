@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::events::{Effect, Event, Health, ServiceReport, Step};
+use crate::host::problem::HealthzError;
 use crate::ledger::{AssignmentFailure, FailureKind};
 use crate::placement::{DROP_IN_NAME, Placement};
 use crate::runtime::AgentRuntime;
@@ -120,8 +121,7 @@ fn agent_rolls_back_kubelet_that_does_not_start() {
         let mut restarted = false;
         for _ in 0..100 {
             moment += SignedDuration::from_secs(1);
-            let down =
-                Health { kubelet: Err("connection refused".to_owned()), node: None, service: ServiceReport::default() };
+            let down = Health { kubelet: Err(HealthzError::Disabled), node: None, service: ServiceReport::default() };
             let mut step = agent.handle(Event::Probed(down), moment);
             restarted |= restarts(&step);
             step = agent.handle(Event::Tick, moment);

@@ -7,6 +7,7 @@ use super::parse_timeout;
 use crate::host::command::CommandLine;
 use crate::host::system::Actions;
 use crate::placement::Placement;
+use crate::settings::Settings;
 
 /// Default of --store-dir.
 pub(super) const STORE: &str = "/var/lib/nodecfg";
@@ -101,6 +102,8 @@ impl RootArgs {
 
 pub(super) const KUBELET: &str = "Kubelet";
 
+const LOG_COMMAND: &str = "journalctl --unit=kubelet --output=cat --no-pager --reverse --lines=1000";
+
 /// Commands that restart the kubelet, and that print its version, exits and log.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = KUBELET)]
@@ -128,7 +131,7 @@ pub(super) struct ActionArgs {
     #[arg(
         long,
         value_name = "COMMAND",
-        default_value = "journalctl --unit=kubelet --output=cat --no-pager --reverse --lines=1000"
+        default_value = LOG_COMMAND
     )]
     log_command: CommandLine,
     #[command(flatten)]
@@ -146,6 +149,12 @@ impl ActionArgs {
             restarts: Some(self.restarts_command.clone()),
             log: Some(self.log_command.clone()),
         }
+    }
+
+    /// Where on the node the kubelet's log is. A command of the node is not published.
+    pub(super) fn kubelet_log(&self) -> &'static str {
+        let is_default = self.log_command.to_string() == LOG_COMMAND;
+        if is_default { Settings::default().kubelet_log } else { "the command of the agent's --log-command" }
     }
 
     /// Longest possible time of a restart: the stop command and the restart command.

@@ -133,6 +133,7 @@ impl RunArgs {
             trial_period: self.trial.trial_period,
             follow_interval: self.trial.follow_interval,
             joins: self.join.fleet.is_some(),
+            kubelet_log: self.actions.kubelet_log(),
             ..Settings::default()
         }
     }

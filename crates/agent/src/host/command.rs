@@ -1,32 +1,20 @@
-//! Execution of host commands: without a shell, with a time limit, and with a limit on the captured output.
+//! Execution of host commands: without a shell, with a time limit, and with a limit on the captured output. An error has
+//! none of the output, which may hold secrets.
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::problem::{CommandError, KnownMessage, OsError};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
 /// Captured bytes of the end of a stream.
 const MAX_END: usize = 4096;
-/// Maximum number of lines quoted in an error.
-const MAX_QUOTED_LINES: usize = 5;
-/// Maximum number of characters quoted in an error.
-const MAX_QUOTED: usize = 800;
 /// Time to keep reading after the command has ended. A background process may hold the output open forever.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// Reason why a command failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError {
-    /// The command could not be started and had no effect. Holds the reason in full.
-    #[error("{0}")]
-    NotStarted(String),
-    /// The command failed or timed out. Holds the reason in full, with the last lines of its output.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Program with arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +81,7 @@ impl CommandLine {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| CommandError::NotStarted(format!("`{self}` cannot be started: {error}")))?;
+            .map_err(|error| CommandError::NotStarted(OsError::from(&error)))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let mut err = Captured::end();
         let ended = {
@@ -116,15 +104,15 @@ impl CommandLine {
             }
             ended
         };
-        let quoted = [&err, &out].into_iter().map(Captured::quoted).find(|text| !text.is_empty());
-        let wrote = quoted.map_or_else(|| " and wrote nothing".to_owned(), |text| format!(": {text}"));
-        let reason = match ended {
-            Ok(Ok(status)) if status.success() => return Ok(out.text()),
-            Ok(Ok(status)) => format!("`{self}` failed ({status}){wrote}"),
-            Ok(Err(error)) => format!("`{self}` cannot be waited for: {error}"),
-            Err(_) => format!("`{self}` did not end within {} s and was killed{wrote}", limit.as_secs_f64()),
-        };
-        Err(CommandError::Failed(reason))
+        match ended {
+            Ok(Ok(status)) if status.success() => Ok(out.text()),
+            Ok(Ok(status)) => Err(CommandError::Failed {
+                status: status.into_raw(),
+                message: [&err, &out].into_iter().find_map(|captured| KnownMessage::in_output(&captured.text())),
+            }),
+            Ok(Err(error)) => Err(CommandError::Unwatched(OsError::from(&error))),
+            Err(_) => Err(CommandError::TimedOut { limit }),
+        }
     }
 }
 
@@ -173,17 +161,6 @@ impl Captured {
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
-
-    /// Last lines, joined into one line and without control characters.
-    fn quoted(&self) -> String {
-        let text = self.text();
-        let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let lines = lines.split_off(lines.len().saturating_sub(MAX_QUOTED_LINES));
-        let joined: Vec<char> = lines.join("; ").chars().filter(|c| !c.is_control()).collect();
-        let excess = joined.len().saturating_sub(MAX_QUOTED);
-        let end: String = joined.into_iter().skip(excess).collect();
-        if excess > 0 { format!("…{end}") } else { end }
-    }
 }
 
 #[cfg(test)]
@@ -210,26 +187,24 @@ mod tests {
     #[tokio::test]
     async fn returns_output_and_failure_reason() {
         assert_eq!(command("echo one two").run(LONG).await, Ok("one two\n".to_owned()));
-        let error =
-            command(r#"sh -c "echo out; for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7""#).run(LONG).await;
-        let Err(CommandError::Failed(error)) = error else { panic!("{error:?}") };
-        assert!(error.ends_with("failed (exit status: 7): line 2; line 3; line 4; line 5; line 6"), "{error}");
+        for (script, expected) in [
+            ("echo hunter2; echo hunter2 >&2; exit 7", "failed (exit status: 7)"),
+            ("kill -9 $$", "failed (signal: 9 (SIGKILL))"),
+            ("echo Unit hunter2.service not found. >&2; exit 5", "failed (exit status: 5): not found"),
+            (
+                "echo Job for hunter2 failed because a timeout was exceeded.; echo hunter2 >&2; exit 1",
+                "failed (exit status: 1): a timeout was exceeded",
+            ),
+        ] {
+            let error = command(&format!("sh -c '{script}'")).run(LONG).await.expect_err("fails");
+            assert_eq!(error.to_string(), expected);
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
         let script = r#"sh -c "seq 100000; echo last""#;
         assert!(command(script).run(LONG).await.expect("succeeds").ends_with("100000\nlast\n"));
         assert_eq!(command(script).start_of_output(LONG, 5).await, Ok("1\n2\n3".to_owned()));
-        let error = command("false").run(LONG).await.expect_err("fails");
-        assert_eq!(error.to_string(), "`false` failed (exit status: 1) and wrote nothing");
-        let error = command("/no/such/program").run(LONG).await;
-        let Err(CommandError::NotStarted(error)) = error else { panic!("{error:?}") };
-        assert!(error.starts_with("`/no/such/program` cannot be started: No such file"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn limits_and_sanitizes_quoted_output() {
-        let script = r#"sh -c "head -c 100000 /dev/zero | tr '\0' 'x'; printf '\033[31mend'; exit 1""#;
-        let error = command(script).run(LONG).await.expect_err("fails").to_string();
-        assert!(error.chars().count() < 1000, "{}", error.len());
-        assert!(error.ends_with("xxx[31mend"), "{error}");
+        let error = command("/no/such/program").run(LONG).await.expect_err("is missing");
+        assert_eq!(error.to_string(), "cannot be started: No such file or directory (os error 2)");
     }
 
     #[tokio::test]
@@ -241,7 +216,7 @@ mod tests {
         let line = command(&script);
         let running = line.run(Duration::from_millis(1500));
         let error = running.await.expect_err("is killed").to_string();
-        assert!(error.ends_with("did not end within 1.5 s and was killed: waiting"), "{error}");
+        assert_eq!(error, "did not end within 1.5 s and was killed");
         let pid = std::fs::read_to_string(&pid).expect("the script started");
         // The process dies asynchronously. It is then missing, or a zombie until init reaps it.
         let stat = format!("/proc/{}/stat", pid.trim());

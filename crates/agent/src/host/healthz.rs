@@ -1,23 +1,23 @@
 //! Health probe of the kubelet over the plain HTTP of its healthz port.
 
 use std::error::Error as StdError;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http::header::CONNECTION;
-use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use super::Healthz;
+use super::problem::{HealthzError, OsError, named_checks};
 
 /// Time limit of a probe.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of characters quoted from an error response.
-const MAX_QUOTED: usize = 200;
 /// Maximum number of bytes read from an error response.
 const MAX_READ: usize = 4096;
 
@@ -25,35 +25,33 @@ const MAX_READ: usize = 4096;
 ///
 /// # Errors
 /// Reason why the kubelet counts as unhealthy.
-pub async fn probe(endpoint: &Healthz) -> Result<(), String> {
+pub async fn probe(endpoint: &Healthz) -> Result<(), HealthzError> {
     if endpoint.port == 0 {
-        return Err("its healthz port is disabled (healthzPort: 0)".to_owned());
+        return Err(HealthzError::Disabled);
     }
-    let uri = uri(endpoint)?;
-    match tokio::time::timeout(TIMEOUT, get(&uri)).await {
-        Ok(result) => result.map_err(|reason| format!("{uri}: {reason}")),
-        Err(_) => Err(format!("{uri}: no answer within {} s", TIMEOUT.as_secs())),
-    }
+    let at = address(endpoint).ok_or(HealthzError::NoAddress)?;
+    let timed_out = |_| Err(HealthzError::TimedOut { at, limit: TIMEOUT });
+    tokio::time::timeout(TIMEOUT, get(at)).await.unwrap_or_else(timed_out)
 }
 
-/// URL of the probe. An unspecified or empty address, the latter being the kubelet's default, is probed on loopback.
-fn uri(endpoint: &Healthz) -> Result<Uri, String> {
-    let host = match endpoint.address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1".to_owned(),
-        Ok(IpAddr::V4(address)) => address.to_string(),
-        Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
-        Ok(IpAddr::V6(address)) => format!("[{address}]"),
-        Err(_) if endpoint.address.is_empty() => "127.0.0.1".to_owned(),
-        Err(_) => return Err(format!("healthzBindAddress {:?} is not an IP address", endpoint.address)),
+/// Address of the probe. An unspecified or empty address, the latter being the kubelet's default, is probed on loopback.
+/// `None` if it is no IP address.
+fn address(endpoint: &Healthz) -> Option<SocketAddr> {
+    let ip = match endpoint.address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        Ok(IpAddr::V6(address)) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        Ok(address) => address,
+        Err(_) if endpoint.address.is_empty() => Ipv4Addr::LOCALHOST.into(),
+        Err(_) => return None,
     };
-    let text = format!("http://{host}:{}/healthz", endpoint.port);
-    text.parse().map_err(|_| format!("{text} is not a URL"))
+    Some(SocketAddr::new(ip, endpoint.port))
 }
 
-async fn get(uri: &Uri) -> Result<(), String> {
+async fn get(at: SocketAddr) -> Result<(), HealthzError> {
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-    let request = Request::get(uri).header(CONNECTION, "close").body(Empty::new());
-    let response = client.request(request.map_err(|error| error.to_string())?).await.map_err(|error| cause(&error))?;
+    let request = Request::get(format!("http://{at}/healthz")).header(CONNECTION, "close").body(Empty::new());
+    let request = request.map_err(|_| HealthzError::NoAddress)?;
+    let response = client.request(request).await.map_err(|error| problem(at, &error))?;
     let status = response.status();
     if status.is_success() {
         return Ok(());
@@ -65,15 +63,17 @@ async fn get(uri: &Uri) -> Result<(), String> {
     {
         bytes.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
     }
-    let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let quoted: String = words.join(" ").chars().take(MAX_QUOTED).collect();
-    Err(if quoted.is_empty() { format!("answers {status}") } else { format!("answers {status}: {quoted}") })
+    Err(HealthzError::Status { at, status, checks: named_checks(&String::from_utf8_lossy(&bytes)) })
 }
 
-/// Root cause of an error.
-fn cause(error: &(dyn StdError + 'static)) -> String {
-    std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error).to_string()
+/// Reason for an error of the client: an error of the system, or else an answer that is not HTTP.
+fn problem(at: SocketAddr, error: &(dyn StdError + 'static)) -> HealthzError {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let system = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).find(|io| io.raw_os_error().is_some());
+    match system {
+        Some(error) => HealthzError::NoConnection { at, cause: OsError::from(error) },
+        None => HealthzError::NotHttp { at },
+    }
 }
 
 #[cfg(test)]
@@ -89,17 +89,17 @@ mod tests {
 
     #[test]
     fn resolves_bind_addresses() {
-        let uri = |address: &str| uri(&endpoint(address, 10248)).map(|uri| uri.to_string());
-        for (address, url) in [
-            ("127.0.0.1", "http://127.0.0.1:10248/healthz"),
-            ("0.0.0.0", "http://127.0.0.1:10248/healthz"),
-            ("", "http://127.0.0.1:10248/healthz"),
-            ("::", "http://[::1]:10248/healthz"),
-            ("fd00::1", "http://[fd00::1]:10248/healthz"),
+        let found = |text: &str| address(&endpoint(text, 10248)).map(|at| at.to_string());
+        for (text, at) in [
+            ("127.0.0.1", "127.0.0.1:10248"),
+            ("0.0.0.0", "127.0.0.1:10248"),
+            ("", "127.0.0.1:10248"),
+            ("::", "[::1]:10248"),
+            ("fd00::1", "[fd00::1]:10248"),
         ] {
-            assert_eq!(uri(address).as_deref(), Ok(url));
+            assert_eq!(found(text).as_deref(), Some(at));
         }
-        assert!(uri("evil.example/x?").is_err());
+        assert_eq!(found("evil.example/x?"), None);
     }
 
     /// Answers one request with these bytes. Returns the port.
@@ -119,16 +119,33 @@ mod tests {
     async fn reports_health_and_failure_reasons() {
         let port = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
         assert_eq!(probe(&endpoint("127.0.0.1", port)).await, Ok(()));
-        let port =
-            answering("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 21\r\n\r\n[-]syncloop\nfailed\n\x1b\n\n")
-                .await;
-        let error = probe(&endpoint("127.0.0.1", port)).await.expect_err("is not healthy");
-        assert!(error.ends_with("answers 500 Internal Server Error: [-]syncloop failed"), "{error}");
+        for (answer, end) in [
+            (
+                "HTTP/1.1 500 hunter2\r\nhunter2: hunter2\r\nContent-Length: 7\r\n\r\nhunter2",
+                "answers 500 Internal Server Error",
+            ),
+            ("HTTP/1.1 599 hunter2\r\nContent-Length: 0\r\n\r\n", "answers 599"),
+            (
+                "HTTP/1.1 500 x\r\nContent-Length: 87\r\n\r\n[+]ping ok\n[-]syncloop failed: hunter2\n[-]hunter2 failed\n\
+                 [-]log hunter2\nhunter2 [-]ping failed",
+                "answers 500 Internal Server Error: failed checks: syncloop",
+            ),
+            ("HTTP/1.1 302 Found\r\nLocation: http://hunter2/\r\n\r\n", "answers 302 Found"),
+            ("hunter2", "its answer is not HTTP"),
+            ("HTTP/1.1 hunter2\r\n\r\n", "its answer is not HTTP"),
+            ("HTTP/1.1 200 OK\r\nhunter2\r\n\r\n", "its answer is not HTTP"),
+        ] {
+            let port = answering(answer).await;
+            let error = probe(&endpoint("127.0.0.1", port)).await.expect_err(answer);
+            assert_eq!(error.to_string(), format!("http://127.0.0.1:{port}/healthz: {end}"), "{answer}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
         let port = answering("").await;
         assert!(probe(&endpoint("127.0.0.1", port)).await.is_err());
-        assert!(probe(&endpoint("127.0.0.1", 0)).await.expect_err("is disabled").contains("disabled"));
+        assert_eq!(probe(&endpoint("127.0.0.1", 0)).await, Err(HealthzError::Disabled));
+        assert_eq!(probe(&endpoint("hunter2", 1)).await, Err(HealthzError::NoAddress));
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
         let error = probe(&endpoint("127.0.0.1", free)).await.expect_err("no server listens");
-        assert!(error.contains("refused"), "{error}");
+        assert!(error.to_string().contains("refused"), "{error}");
     }
 }

@@ -2,13 +2,16 @@
 
 pub mod command;
 pub mod healthz;
+pub mod problem;
 pub mod step;
 pub mod system;
 
 use jiff::Timestamp;
 
 use super::events::{ServiceReport, StateFiles};
+use kubelet_config::startup_error::LastError;
 use nodecfg_contract::observed::KubeletVersion;
+use problem::{HealthzError, RestartProblems};
 
 /// Health endpoint of a kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +26,12 @@ pub struct Healthz {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestartError {
     /// The restart could not be requested: a command did not start, or the privileged process is unreachable. The
-    /// kubelet and its configuration are not at fault. Holds the reason in full.
+    /// kubelet and its configuration are not at fault.
     #[error("{0}")]
-    NotRequested(String),
-    /// The restart failed. Holds the reason in full, with the command and the end of its output.
+    NotRequested(RestartProblems),
+    /// The restart failed.
     #[error("{0}")]
-    Failed(String),
+    Failed(RestartProblems),
 }
 
 /// The kubelet process of this host.
@@ -39,7 +42,7 @@ pub trait Host: Send + Sync {
     /// service manager reports the start, or after a time limit.
     ///
     /// # Errors
-    /// `NotRequested` or `Failed`, with the reason in full.
+    /// `NotRequested` or `Failed`.
     fn restart(&self, state: &StateFiles) -> impl Future<Output = Result<(), RestartError>> + Send;
     /// Deletes all state files that were set aside.
     ///
@@ -50,10 +53,10 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// Reason why the kubelet counts as unhealthy.
-    fn healthz(&self, endpoint: &Healthz) -> impl Future<Output = Result<(), String>> + Send;
+    fn healthz(&self, endpoint: &Healthz) -> impl Future<Output = Result<(), HealthzError>> + Send;
     /// Reads how often the service manager has started the kubelet again, and the kubelet's last error since this time.
     /// Both are unknown without a service manager.
-    fn service_report(&self, _since: Timestamp) -> impl Future<Output = ServiceReport> + Send {
+    fn service_report(&self, _since: Timestamp) -> impl Future<Output = ServiceReport<LastError>> + Send {
         std::future::ready(ServiceReport::default())
     }
 }

@@ -19,9 +19,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::RestartError;
+use super::problem::{OsError, RestartProblem, RestartProblems};
 use super::system::Actions;
 use crate::events::{ServiceReport, StateFiles};
 use jiff::Timestamp;
+use kubelet_config::startup_error::LastError;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
@@ -65,20 +67,20 @@ enum Reply {
     /// No state file is set aside.
     Discarded {},
     /// Exits and last error of the kubelet.
-    Service(ServiceReport),
+    Service(ServiceReport<LastError>),
     /// Version of the kubelet, if known.
     Version { version: Option<String> },
     /// The command could not be started.
     #[serde(rename = "notAsked")]
-    NotRequested { reason: String },
+    NotRequested { problems: RestartProblems },
     /// The request failed, or this host step does not support it.
-    Failed { reason: String },
+    Failed { problems: RestartProblems },
 }
 
 /// Restarts the kubelet through the host step behind the socket. Retries an unreachable socket for half a minute.
 ///
 /// # Errors
-/// `NotRequested` or `Failed`, with the reason in full.
+/// `NotRequested` or `Failed`.
 pub async fn restart(socket: &Path, state: &StateFiles) -> Result<(), RestartError> {
     let request = Request::Restart { state: state.clone() };
     act(socket, &request, Reply::Restarted {}, CONNECT_TIMEOUT).await
@@ -95,12 +97,12 @@ pub async fn discard(socket: &Path) -> Result<(), RestartError> {
 
 async fn act(socket: &Path, request: &Request, done: Reply, timeout: Duration) -> Result<(), RestartError> {
     let stream = connect(socket, timeout).await?;
-    match send_request(stream, socket, request, RESTART_TIMEOUT).await? {
+    match send_request(stream, request, RESTART_TIMEOUT).await? {
         reply if reply == done => Ok(()),
-        Reply::NotRequested { reason } => Err(RestartError::NotRequested(reason)),
-        Reply::Failed { reason } => Err(RestartError::Failed(reason)),
+        Reply::NotRequested { problems } => Err(RestartError::NotRequested(problems)),
+        Reply::Failed { problems } => Err(RestartError::Failed(problems)),
         Reply::Restarted {} | Reply::Discarded {} | Reply::Version { .. } | Reply::Service(_) => {
-            Err(RestartError::Failed(unexpected(socket)))
+            Err(RestartError::Failed(RestartProblem::InvalidReply.into()))
         }
     }
 }
@@ -109,7 +111,7 @@ async fn act(socket: &Path, request: &Request, done: Reply, timeout: Duration) -
 pub async fn version(socket: &Path) -> Option<KubeletVersion> {
     let exchange = async {
         let stream = connect(socket, Duration::ZERO).await?;
-        send_request(stream, socket, &Request::Version {}, VERSION_TIMEOUT).await
+        send_request(stream, &Request::Version {}, VERSION_TIMEOUT).await
     };
     match exchange.await {
         Ok(Reply::Version { version }) => KubeletVersion::parse(&version?),
@@ -123,10 +125,10 @@ pub async fn version(socket: &Path) -> Option<KubeletVersion> {
 
 /// Reads the exits and the last error of the kubelet through the host step. Unknown if the host step does not answer, or
 /// is older than the agent.
-pub async fn service_report(socket: &Path, since: Timestamp) -> ServiceReport {
+pub async fn service_report(socket: &Path, since: Timestamp) -> ServiceReport<LastError> {
     let exchange = async {
         let stream = connect(socket, Duration::ZERO).await?;
-        send_request(stream, socket, &Request::Service { since: since.as_second() }, VERSION_TIMEOUT).await
+        send_request(stream, &Request::Service { since: since.as_second() }, VERSION_TIMEOUT).await
     };
     match exchange.await {
         Ok(Reply::Service(report)) => report,
@@ -138,10 +140,6 @@ pub async fn service_report(socket: &Path, since: Timestamp) -> ServiceReport {
     }
 }
 
-fn unexpected(socket: &Path) -> String {
-    format!("the host step behind {} sent an invalid reply: run the same version of both programs", socket.display())
-}
-
 /// Connects to the socket, and retries until a time limit.
 async fn connect(socket: &Path, timeout: Duration) -> Result<UnixStream, RestartError> {
     let begun = nodecfg_clock::instant();
@@ -149,43 +147,39 @@ async fn connect(socket: &Path, timeout: Duration) -> Result<UnixStream, Restart
         match UnixStream::connect(socket).await {
             Ok(stream) => return Ok(stream),
             Err(error) if begun.elapsed() >= timeout => {
-                return Err(RestartError::NotRequested(unreachable_message(socket, &error)));
+                return Err(not_requested(&error));
             }
             Err(_) => tokio::time::sleep(CONNECT_PAUSE.min(timeout)).await,
         }
     }
 }
 
-fn unreachable_message(socket: &Path, error: &io::Error) -> String {
-    format!("cannot reach the host step behind {}: {error}", socket.display())
+fn not_requested(error: &io::Error) -> RestartError {
+    RestartError::NotRequested(unreachable(error))
 }
 
-async fn send_request(
-    mut stream: UnixStream,
-    socket: &Path,
-    request: &Request,
-    limit: Duration,
-) -> Result<Reply, RestartError> {
+fn unreachable(error: &io::Error) -> RestartProblems {
+    RestartProblem::Unreachable(OsError::from(error)).into()
+}
+
+async fn send_request(mut stream: UnixStream, request: &Request, limit: Duration) -> Result<Reply, RestartError> {
     let exchange = async {
-        let not_requested = |error: io::Error| RestartError::NotRequested(unreachable_message(socket, &error));
-        let mut line = serde_json::to_vec(request).map_err(|error| not_requested(error.into()))?;
+        let mut line = serde_json::to_vec(request).map_err(|error| not_requested(&error.into()))?;
         line.push(b'\n');
-        stream.write_all(&line).await.map_err(not_requested)?;
+        stream.write_all(&line).await.map_err(|error| not_requested(&error))?;
         let mut answer = String::new();
         match BufReader::new(stream).take(MAX_LINE).read_line(&mut answer).await {
             Ok(_) => Ok(answer),
             // Linux reports this if the peer closed the socket before reading the request.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(not_requested(error)),
-            Err(error) => Err(RestartError::Failed(unreachable_message(socket, &error))),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(not_requested(&error)),
+            Err(error) => Err(RestartError::Failed(unreachable(&error))),
         }
     };
     match tokio::time::timeout(limit, exchange).await {
-        Ok(answer) => serde_json::from_str(&answer?).map_err(|_| RestartError::Failed(unexpected(socket))),
-        Err(_) => {
-            let seconds = limit.as_secs();
-            let reason = format!("the host step behind {} did not answer within {seconds} s", socket.display());
-            Err(RestartError::Failed(reason))
+        Ok(answer) => {
+            serde_json::from_str(&answer?).map_err(|_| RestartError::Failed(RestartProblem::InvalidReply.into()))
         }
+        Err(_) => Err(RestartError::Failed(RestartProblem::NoAnswer { limit }.into())),
     }
 }
 
@@ -255,11 +249,12 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
         Err(error) => {
             tracing::error!("{error}");
             match error {
-                RestartError::NotRequested(reason) => Reply::NotRequested { reason },
-                RestartError::Failed(reason) => Reply::Failed { reason },
+                RestartError::NotRequested(problems) => Reply::NotRequested { problems },
+                RestartError::Failed(problems) => Reply::Failed { problems },
             }
         }
     };
+    let unsupported = || Reply::Failed { problems: RestartProblem::Unsupported.into() };
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Restart { state }) => {
             tracing::info!(state = %state, "restarting the kubelet");
@@ -269,11 +264,9 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
         Ok(Request::Version {}) => Reply::Version { version: actions.version().await.map(|found| found.to_string()) },
         Ok(Request::Service { since }) => match Timestamp::from_second(since) {
             Ok(since) => Reply::Service(actions.service_report(since).await),
-            Err(error) => Reply::Failed { reason: format!("the request has no valid time: {error}") },
+            Err(_) => unsupported(),
         },
-        Err(_) => {
-            Reply::Failed { reason: "the host step does not support this request: run the agent's version".to_owned() }
-        }
+        Err(_) => unsupported(),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
@@ -321,9 +314,8 @@ mod tests {
         let asked = async {
             assert_eq!(version(&socket).await, KubeletVersion::parse("v1.36.2"));
             let report = service_report(&socket, Timestamp::constant(7, 0)).await;
-            let last_error = Some("no luck --since=@7".to_owned());
+            let last_error = LastError::in_log("Error: no luck --since=@7");
             assert_eq!(report, ServiceReport { restarts: Some(3), last_error });
-            assert!(raw(&socket, b"{\"service\":{\"since\":9000000000000000}}\n").await.contains("no valid time"));
             let state = StateFiles { files: vec![StateFile::CpuManagerState], ..StateFiles::default() };
             assert_eq!(restart(&socket, &state).await, Ok(()));
             let names = || std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
@@ -337,14 +329,13 @@ mod tests {
                 b"{\"restart\":{\"state\":{\"files\":[],\"handling\":\"remove\"},\"command\":\"reboot\"}}\n",
                 b"{\"discard\":{\"files\":[\"passwd\"]}}\n",
                 b"{\"service\":{\"since\":\"yesterday\"}}\n",
+                b"{\"service\":{\"since\":9000000000000000}}\n",
                 b"{\"service\":{\"since\":0,\"unit\":\"sshd\"}}\n",
                 b"{\"run\":\"reboot\"}\n",
                 b"\n",
                 b"",
             ] {
-                assert!(
-                    raw(&socket, line).await.starts_with("{\"failed\":{\"reason\":\"the host step does not support")
-                );
+                assert_eq!(raw(&socket, line).await, "{\"failed\":{\"problems\":[\"unsupported\"]}}\n");
             }
             // An endless line does not block the server.
             raw(&socket, &vec![b'x'; 64 * 1024]).await;
@@ -362,10 +353,10 @@ mod tests {
         let socket = folder.path().join("step.sock");
         let error = discard(&socket).await;
         let Err(RestartError::NotRequested(reason)) = error else { panic!("{error:?}") };
-        assert!(reason.contains("step.sock: No such file"), "{reason}");
+        assert_eq!(reason.to_string(), "cannot reach the host step: No such file or directory (os error 2)");
         let listening = StepListener::bind(&socket).expect("listens");
         for (command, tried, end) in [
-            ("sh -c 'echo no unit >&2; exit 5'", true, "failed (exit status: 5): no unit"),
+            ("sh -c 'echo Unit hunter2 not found. >&2; exit 5'", true, "failed (exit status: 5): not found"),
             ("/no/such/program", false, "cannot be started: No such file or directory (os error 2)"),
         ] {
             let actions = actions(folder.path(), command);

@@ -5,14 +5,14 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{CommandError, CommandLine};
+use super::command::CommandLine;
+use super::problem::{CommandError, FileOperation, HealthzError, OsError, RestartProblem};
 use super::{Healthz, Host, RestartError, healthz, step};
-use crate::events::{MAX_LAST_ERROR, ServiceReport, StateFiles, StateHandling};
+use crate::events::{ServiceReport, StateFiles, StateHandling};
 use jiff::Timestamp;
 use kubelet_config::risk::StateFile;
-use kubelet_config::startup_error;
+use kubelet_config::startup_error::LastError;
 use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::printable;
 
 /// Time limit of `kubelet --version`.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,37 +51,34 @@ impl Actions {
     /// All problems, joined. `NotRequested` if a command could not be started, otherwise `Failed`.
     pub async fn restart(&self, state: &StateFiles) -> Result<(), RestartError> {
         if state.files.is_empty() {
-            return self.restart.run(self.limit).await.map(drop).map_err(RestartError::from);
+            return self.restart.run(self.limit).await.map(drop).map_err(|error| restart_error(error, None));
         }
         let mut problems = Vec::new();
         match self.stop.run(self.limit).await {
             Ok(_) => problems.extend(state.files.iter().filter_map(|file| self.handle(*file, state.handling).err())),
-            Err(CommandError::Failed(reason)) => problems.push(reason),
-            Err(error @ CommandError::NotStarted(_)) => return Err(error.into()),
+            Err(error @ CommandError::NotStarted(_)) => {
+                return Err(RestartError::NotRequested(RestartProblem::Stop(error).into()));
+            }
+            Err(error) => problems.push(RestartProblem::Stop(error)),
         }
         match self.restart.run(self.limit).await {
             Ok(_) if problems.is_empty() => Ok(()),
-            Ok(_) => Err(RestartError::Failed(problems.join("; "))),
-            Err(CommandError::Failed(reason)) => {
-                problems.push(reason);
-                Err(RestartError::Failed(problems.join("; ")))
-            }
-            // The configuration is not at fault, and the agent tries again.
-            Err(CommandError::NotStarted(reason)) => {
-                problems.push(format!("{reason}; the kubelet may be stopped until the command starts"));
-                Err(RestartError::NotRequested(problems.join("; ")))
-            }
+            Ok(_) => Err(RestartError::Failed(problems.into())),
+            Err(error) => Err(restart_error(error, Some(problems))),
         }
     }
 
-    fn handle(&self, file: StateFile, handling: StateHandling) -> Result<(), String> {
+    fn handle(&self, file: StateFile, handling: StateHandling) -> Result<(), RestartProblem> {
         let (path, aside) = (self.root.join(file.as_str()), self.aside(file));
-        let is_aside = aside.try_exists().map_err(|error| cannot("find", &aside, &error))?;
+        let cannot = |operation| {
+            move |error: io::Error| RestartProblem::StateFile { operation, file, cause: OsError::from(&error) }
+        };
+        let is_aside = aside.try_exists().map_err(cannot(FileOperation::Find))?;
         match handling {
-            StateHandling::SetAside if !is_aside => rename(&path, &aside),
-            StateHandling::PutBack if is_aside => rename(&aside, &path),
-            StateHandling::SetAside | StateHandling::PutBack => remove(&path),
-            StateHandling::Remove => remove(&path).and_then(|()| remove(&aside)),
+            StateHandling::SetAside if !is_aside => rename(&path, &aside).map_err(cannot(FileOperation::Move)),
+            StateHandling::PutBack if is_aside => rename(&aside, &path).map_err(cannot(FileOperation::Move)),
+            StateHandling::SetAside | StateHandling::PutBack => remove(&path).map_err(cannot(FileOperation::Remove)),
+            StateHandling::Remove => remove(&path).and_then(|()| remove(&aside)).map_err(cannot(FileOperation::Remove)),
         }
     }
 
@@ -90,9 +87,13 @@ impl Actions {
     /// # Errors
     /// `Failed`, with all problems.
     pub fn discard(&self) -> Result<(), RestartError> {
-        let problems: Vec<String> =
-            StateFile::ALL.into_iter().filter_map(|file| remove(&self.aside(file)).err()).collect();
-        if problems.is_empty() { Ok(()) } else { Err(RestartError::Failed(problems.join("; "))) }
+        let removed = |file: StateFile| {
+            let operation = FileOperation::Remove;
+            let problem = |error| RestartProblem::StateFile { operation, file, cause: OsError::from(&error) };
+            remove(&self.aside(file)).map_err(problem)
+        };
+        let problems: Vec<RestartProblem> = StateFile::ALL.into_iter().filter_map(|file| removed(file).err()).collect();
+        if problems.is_empty() { Ok(()) } else { Err(RestartError::Failed(problems.into())) }
     }
 
     /// Where a state file is kept. In the kubelet's own folder, because only a rename in one file system is atomic.
@@ -100,9 +101,8 @@ impl Actions {
         self.root.join(format!(".{file}.nodecfg-replaced"))
     }
 
-    /// Reads the service manager's count of restarts, and the kubelet's last error since this time. Only the error
-    /// leaves this process, without values that may be secret.
-    pub async fn service_report(&self, since: Timestamp) -> ServiceReport {
+    /// Reads the service manager's count of restarts, and the kubelet's last error since this time.
+    pub async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
         let restarts = match &self.restarts {
             Some(command) => explaining(command.run(REPORT_TIMEOUT).await).and_then(|text| text.trim().parse().ok()),
             None => None,
@@ -114,8 +114,7 @@ impl Actions {
             }
             None => None,
         };
-        let last_error = log.and_then(|log| startup_error::last(&printable::lines(&oldest_first(&log))));
-        let last_error = last_error.map(|text| printable::at_most(&printable::one_line(&text), MAX_LAST_ERROR));
+        let last_error = log.and_then(|log| LastError::in_log(&oldest_first(&log)));
         ServiceReport { restarts, last_error }
     }
 
@@ -145,14 +144,10 @@ pub async fn version_of(kubelet: &CommandLine) -> Option<KubeletVersion> {
         .and_then(|text| parse_version(&text))
 }
 
-fn cannot(verb: &str, path: &Path, error: &io::Error) -> String {
-    format!("cannot {verb} the kubelet's state file {}: {error}", path.display())
-}
-
 /// Renames a state file. Does nothing if it is missing.
-fn rename(from: &Path, to: &Path) -> Result<(), String> {
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::rename(from, to) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("move", from, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Err(_) => Ok(()),
         Ok(()) => {
             tracing::info!(from = %from.display(), to = %to.display(), "moved a state file of the kubelet");
@@ -162,9 +157,9 @@ fn rename(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 /// Removes a state file. Does nothing if it is missing.
-fn remove(path: &Path) -> Result<(), String> {
+fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("remove", path, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Err(_) => Ok(()),
         Ok(()) => {
             tracing::info!(file = %path.display(), "removed a state file of the kubelet");
@@ -173,13 +168,19 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-impl From<CommandError> for RestartError {
-    fn from(error: CommandError) -> Self {
-        match error {
-            CommandError::NotStarted(reason) => Self::NotRequested(reason),
-            CommandError::Failed(reason) => Self::Failed(reason),
-        }
+/// Error of the restart command. `before`: problems since the stop command, if that has run. If the restart command did
+/// not start, the configuration is not at fault, and the agent tries again.
+fn restart_error(error: CommandError, before: Option<Vec<RestartProblem>>) -> RestartError {
+    let (was_stopped, mut problems) = (before.is_some(), before.unwrap_or_default());
+    let was_requested = !matches!(error, CommandError::NotStarted(_));
+    problems.push(RestartProblem::Restart(error));
+    if was_requested {
+        return RestartError::Failed(problems.into());
     }
+    if was_stopped {
+        problems.push(RestartProblem::MaybeStopped);
+    }
+    RestartError::NotRequested(problems.into())
 }
 
 /// Parses the output of `kubelet --version`: `Kubernetes v1.36.2`.
@@ -228,11 +229,11 @@ impl Host for SystemHost {
         }
     }
 
-    async fn healthz(&self, endpoint: &Healthz) -> Result<(), String> {
+    async fn healthz(&self, endpoint: &Healthz) -> Result<(), HealthzError> {
         healthz::probe(endpoint).await
     }
 
-    async fn service_report(&self, since: Timestamp) -> ServiceReport {
+    async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
         match &self.runner {
             ActionRunner::InProcess(actions) => actions.service_report(since).await,
             ActionRunner::HostStep(path) => step::service_report(path, since).await,
@@ -290,13 +291,16 @@ mod tests {
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
         let error = recording(root.path(), "exit 1").restart(&all(StateHandling::Remove)).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
-        assert!(reason.contains("failed (exit status: 1)"), "{reason}");
+        assert_eq!(reason.to_string(), "the command of --stop-command failed (exit status: 1)");
         assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
         // The error lists every problem.
         let actions = Actions { restart: "sh -c 'exit 7'".parse().expect("words"), ..recording(root.path(), "exit 3") };
         let error = actions.restart(&all(StateHandling::Remove)).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
-        assert!(reason.contains("(exit status: 3)") && reason.contains("(exit status: 7)"), "{reason}");
+        assert_eq!(
+            reason.to_string(),
+            "the command of --stop-command failed (exit status: 3); the command of --restart-command failed (exit status: 7)"
+        );
     }
 
     /// Content of the CPU manager's state file, and of the one that was set aside.
@@ -351,6 +355,7 @@ mod tests {
         for state in [StateFiles::default(), all(StateHandling::Remove)] {
             let error = actions.restart(&state).await;
             let Err(RestartError::NotRequested(reason)) = error else { panic!("{error:?}") };
+            let reason = reason.to_string();
             assert_eq!(reason.contains("the kubelet may be stopped"), !state.files.is_empty(), "{reason}");
         }
         assert_eq!(log(root.path()), "stop\n");
@@ -379,24 +384,23 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let since = Timestamp::from_second(1_763_971_200).expect("a time");
         let mut actions = recording(root.path(), "true");
-        actions.log = r#"sh -c 'echo "Error: asked for $0\033[31m"'"#.parse().ok();
-        let expected = "asked for --since=@1763971200 [31m".to_owned();
-        assert_eq!(
-            actions.service_report(since).await,
-            ServiceReport { restarts: Some(4), last_error: Some(expected) }
-        );
-        // A long error is cut; text that is no number is no count.
-        actions.log = r#"sh -c 'echo "Error: $(head -c 3000 /dev/zero | tr "\0" /)"'"#.parse().ok();
+        let read = |log: &str| LastError::in_log(log);
+        actions.log = r#"sh -c 'echo "Error: asked for $0"'"#.parse().ok();
+        let last_error = read("Error: asked for --since=@1763971200");
+        assert!(last_error.is_some());
+        assert_eq!(actions.service_report(since).await, ServiceReport { restarts: Some(4), last_error });
+        // A long error fits into a reply of the host step; text that is no number is no count.
+        actions.log = r#"sh -c 'echo "Error: $(head -c 30000 /dev/zero | tr "\0" "\1")"'"#.parse().ok();
         actions.restarts = "echo [not set]".parse().ok();
         let report = actions.service_report(since).await;
         assert_eq!(report.restarts, None);
-        assert_eq!(report.last_error.expect("an error").chars().count(), MAX_LAST_ERROR + 1);
-        // The newest line comes first. A word that was cut may be a part of a secret, so its line does not count.
+        assert!((10_000..16_000).contains(&serde_json::to_vec(&report).expect("JSON").len()));
+        // The newest line comes first. A line that was cut may mislead, so it does not count.
         actions.log = r#"sh -c 'echo " >"; printf "\tnew\n"; echo "E1124 08:00:00.1 1 a.go:1] \"command failed\" err=<"
             yes "Error: old" | head -n 100000'"#
             .parse()
             .ok();
-        assert_eq!(actions.service_report(since).await.last_error.as_deref(), Some("new"));
+        assert_eq!(actions.service_report(since).await.last_error, read("Error: new"));
         actions.log =
             r#"sh -c 'yes I | head -c 262100; echo; echo "Error: $(head -c 1000 /dev/zero | tr "\0" x)"'"#.parse().ok();
         assert_eq!(actions.service_report(since).await.last_error, None);

@@ -7,7 +7,7 @@ use super::backoff::Backoff;
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{ActivationError, Effect, NodeHealth, StateFiles};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
-use kubelet_config::startup_error;
+use kubelet_config::startup_error::StartupError;
 
 /// Attempt to activate the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,16 +83,14 @@ impl MachineState {
             Err(ActivationError::NotRestarted { reason, last_error })
                 if self.target() != self.ledger.last_known_good.as_ref() =>
             {
-                let (error, message) = kubelet_messages::not_restarted(reason, last_error.as_deref());
+                let (error, message) = kubelet_messages::not_restarted(reason, last_error.as_ref());
                 self.roll_back(
                     AssignmentFailure { kind: FailureKind::Restart, was_healthy: false, error, message, kubelet: None },
                     builder,
                 );
             }
             // Another restart would fail, too, until a person has deleted the file. The trial notices that.
-            Err(ActivationError::NotRestarted { last_error: Some(error), .. })
-                if startup_error::state_file(error).is_some() =>
-            {
+            Err(ActivationError::NotRestarted { last_error: Some(error), .. }) if error.state_file().is_some() => {
                 self.start_trial(before, Some(error.clone()), builder);
             }
             Err(problem) => {
@@ -104,7 +102,7 @@ impl MachineState {
     }
 
     /// Starts the trial of the target after the restart of the kubelet.
-    fn start_trial(&mut self, before: Option<NodeHealth>, error: Option<String>, builder: &mut StepBuilder) {
+    fn start_trial(&mut self, before: Option<NodeHealth>, error: Option<StartupError>, builder: &mut StepBuilder) {
         let target = self.target().cloned();
         let agent_state = &mut self.ledger.agent_state;
         agent_state.active = target;

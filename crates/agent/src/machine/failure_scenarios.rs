@@ -284,7 +284,8 @@ fn reports_a_state_file_of_the_assigned_last_known_good() {
     sim.behaviours.insert("local".to_owned(), Behaviour::StaleState { command_fails: true });
     sim.assign(None);
     sim.run_for(1_000.0);
-    let error = "failed trial: kubelet does not start: cpuManagerPolicy: start cpu manager error: default cpuset cannot be empty";
+    let error = "failed trial: kubelet does not start: reservedSystemCPUs, cpuManagerPolicyOptions or cpuManagerPolicy: \
+                 default cpuset cannot be empty";
     assert_eq!((names(&sim.activations), sim.error().as_str()), (vec!["good".to_owned(), "local".to_owned()], error));
     sim.behaviours.clear();
     sim.run_for(40.0);
@@ -301,7 +302,10 @@ fn rolls_back_after_three_exits() {
     assert_eq!(names(&sim.activations), ["good", "new"]);
     sim.run_for(10.0);
     assert_eq!(names(&sim.activations), ["good", "new", "good"]);
-    assert_eq!(sim.error(), "failed trial: kubelet exited 3 times: cgroupRoot: no such cgroup");
+    assert_eq!(
+        sim.error(),
+        "failed trial: kubelet exited 3 times: cgroupsPerQOS or cgroupRoot: cgroup-root was not specified"
+    );
 }
 
 /// Status, conditions and events for each kind of failure.

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::trial::HealthProblem;
 use crate::events::Announcement;
+use crate::host::problem::RestartProblems;
 use crate::ledger::{AssignmentFailure, FailureKind};
-use kubelet_config::startup_error;
+use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error::StartupError;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text::{RESTART, TRIAL_PREFIX};
 
@@ -114,19 +116,22 @@ pub(super) fn exited(times: u32) -> (String, String) {
 }
 
 /// Error text and reason of a restart that failed.
-pub(super) fn not_restarted(why: &str, last_error: Option<&str>) -> (String, String) {
+pub(super) fn not_restarted(why: &RestartProblems, last_error: Option<&StartupError>) -> (String, String) {
     with_last_error((RESTART.to_owned(), format!("the kubelet could not be restarted: {why}")), last_error)
 }
 
 /// Error text and reason of a failure, with the kubelet's last error.
-pub(super) fn with_last_error((error, message): (String, String), last_error: Option<&str>) -> (String, String) {
+pub(super) fn with_last_error(
+    (error, message): (String, String),
+    last_error: Option<&StartupError>,
+) -> (String, String) {
     let Some(last) = last_error else { return (error, message) };
-    let cause = startup_error::state_file(last).map(|file| format!("; the cause is the state file {file}"));
+    let cause = last.state_file().map(|file| format!("; the cause is the state file {file}"));
     (format!("{error}: {last}"), format!("{message}; its last error: {last}{}", cause.unwrap_or_default()))
 }
 
 /// Fix for a kubelet that does not start with its state file.
-pub(super) fn state_file_fix(file: &str) -> String {
+pub(super) fn state_file_fix(file: StateFile) -> String {
     format!(
         "the cause is the state file {file}, and the agent does not restart the kubelet again: drain the node, stop the \
          kubelet, delete the file, and start the kubelet"
@@ -134,12 +139,12 @@ pub(super) fn state_file_fix(file: &str) -> String {
 }
 
 /// Error text of a last known good that is assigned and does not start.
-pub(super) fn not_started(last_error: &str) -> String {
+pub(super) fn not_started(last_error: &StartupError) -> String {
     format!("{TRIAL_PREFIX}kubelet does not start: {last_error}")
 }
 
 /// Text after the error of an assignment whose last known good is not healthy either.
-pub(super) fn good_fails_too(state_file: Option<&str>) -> String {
+pub(super) fn good_fails_too(state_file: Option<StateFile>) -> String {
     let cause = state_file.map(|file| format!(": the cause is the state file {file}"));
     format!("; the last known good fails, too{}", cause.unwrap_or_default())
 }

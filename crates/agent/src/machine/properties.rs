@@ -14,6 +14,7 @@ use crate::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
     ServiceReport,
 };
+use crate::host::problem::{HealthzError, RestartProblem};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};
 use crate::settings::Settings;
@@ -370,7 +371,7 @@ fn event() -> impl Strategy<Value = Event> {
     };
     let nothing = node_config(2, None);
     let probed = |healthy: bool, node: Option<bool>| {
-        let kubelet = if healthy { Ok(()) } else { Err("no".to_owned()) };
+        let kubelet = if healthy { Ok(()) } else { Err(HealthzError::Disabled) };
         Event::Probed(Health {
             kubelet,
             node: node.map(|ready| NodeHealth { ready, lease_renewed: None }),
@@ -392,8 +393,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Checkpointed(Err("full".to_owned()))),
         4 => Just(Event::Activated(Ok(()))),
         1 => Just(Event::Activated(Err(ActivationError::NotPlaced("full".to_owned())))),
-        1 => Just(Event::Activated(Err(ActivationError::NotRequested("no".to_owned())))),
-        1 => Just(Event::Activated(Err(ActivationError::NotRestarted { reason: "no".to_owned(), last_error: None }))),
+        1 => Just(Event::Activated(Err(ActivationError::NotRequested(RestartProblem::MaybeStopped.into())))),
+        1 => Just(Event::Activated(Err(ActivationError::NotRestarted { reason: RestartProblem::MaybeStopped.into(), last_error: None }))),
         8 => Just(probed(true, Some(true))),
         2 => (any::<bool>(), any::<Option<bool>>()).prop_map(move |(healthy, node)| probed(healthy, node)),
         2 => Just(Event::Reported(Ok(()))),
@@ -410,7 +411,11 @@ fn tolerates_extreme_timestamps() {
         let events = [
             Event::Started { config_check: None, in_place: false },
             Event::Activated(Ok(())),
-            Event::Probed(Health { kubelet: Err(String::new()), node: None, service: ServiceReport::default() }),
+            Event::Probed(Health {
+                kubelet: Err(HealthzError::Disabled),
+                node: None,
+                service: ServiceReport::default(),
+            }),
             Event::Tick,
         ];
         for event in events {

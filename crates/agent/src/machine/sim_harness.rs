@@ -14,6 +14,7 @@ use crate::events::{
     ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
     NodeHealth, Step,
 };
+use crate::host::problem::HealthzError;
 use crate::ledger::{FailureKind, Ledger, Phase};
 use crate::settings::Settings;
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
@@ -329,7 +330,7 @@ impl SimHarness {
                 Effect::Probe { node, .. } => {
                     self.node_checks += usize::from(node);
                     let node = (node && !self.faults.api_down).then(|| self.node());
-                    let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
+                    let kubelet = if self.answers() { Ok(()) } else { Err(HealthzError::refused()) };
                     let healthy = kubelet.is_ok();
                     self.healthy_since = if healthy { self.healthy_since.or(Some(self.now)) } else { None };
                     let service = self.behaviour().service_report(since(self.started, self.now));

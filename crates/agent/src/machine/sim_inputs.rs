@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use kubelet_config::startup_error::{LastError, StartupError};
+
 use crate::events::{ActivationError, ConfigCheck, ServiceReport};
+use crate::host::problem::{CommandError, RestartProblem};
 
 /// Behaviour of the simulated kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +31,13 @@ pub(super) enum Behaviour {
 
 impl Behaviour {
     /// Last error in the log of a kubelet that exits.
-    fn last_error(self) -> Option<String> {
+    fn last_error(self) -> Option<StartupError> {
         let error = match self {
-            Self::Exits => "cgroupRoot: no such cgroup",
-            Self::StaleState { .. } => "cpuManagerPolicy: start cpu manager error: default cpuset cannot be empty",
+            Self::Exits => "Error: cgroup-root was not specified, hunter2",
+            Self::StaleState { .. } => "Error: start cpu manager error: default cpuset cannot be empty",
             _ => return None,
         };
-        Some(error.to_owned())
+        Some(LastError::in_log(error)?.explain(None, None, "journalctl"))
     }
 
     /// What the service manager reports this long after the last restart by the agent. It counted exits before, too.
@@ -52,9 +55,10 @@ impl Behaviour {
     /// Result of the restart command.
     pub(super) fn restart(self) -> Result<(), ActivationError> {
         match self {
-            Self::NoRestart | Self::StaleState { command_fails: true } => {
-                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: self.last_error() })
-            }
+            Self::NoRestart | Self::StaleState { command_fails: true } => Err(ActivationError::NotRestarted {
+                reason: RestartProblem::Restart(CommandError::exited(1)).into(),
+                last_error: self.last_error(),
+            }),
             _ => Ok(()),
         }
     }

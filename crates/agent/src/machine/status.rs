@@ -184,7 +184,7 @@ impl MachineState {
                 Some(error_text::INTERNAL.to_owned())
             }
             Some(ActivationError::NotRestarted { reason, last_error }) => {
-                Some(kubelet_messages::not_restarted(reason, last_error.as_deref()).0)
+                Some(kubelet_messages::not_restarted(reason, last_error.as_ref()).0)
             }
         }
     }

@@ -12,8 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::backoff::{after, shifted, since};
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{Effect, Health, NodeHealth, ServiceReport};
+use crate::host::problem::HealthzError;
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
-use kubelet_config::startup_error;
+use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error::StartupError;
 
 /// Number of times that `/healthz` stops answering at which the kubelet counts as crash looping.
 const MAX_INTERRUPTIONS: u32 = 3;
@@ -51,7 +53,7 @@ pub(super) struct HealthWatch {
     /// Time of the last healthy probe since the restart.
     healthy_at: Option<Timestamp>,
     /// Last error of the kubelet since the last healthy probe, or since the restart.
-    pub(super) last_error: Option<String>,
+    pub(super) last_error: Option<StartupError>,
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
     trial_done: bool,
@@ -60,8 +62,8 @@ pub(super) struct HealthWatch {
 /// Reason why a kubelet is not healthy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HealthProblem {
-    /// `/healthz` does not answer, or answers with an error; the reason.
-    Healthz(String),
+    /// `/healthz` does not answer, or answers with an error.
+    Healthz(HealthzError),
     /// The Node was Ready before the restart and is not Ready now.
     NotReady,
     /// The Lease existed before the restart and was not renewed since.
@@ -109,13 +111,13 @@ impl HealthWatch {
     }
 
     /// State file with which the kubelet does not start, by its last error.
-    pub(super) fn state_file(&self) -> Option<&str> {
-        startup_error::state_file(self.last_error.as_deref()?)
+    pub(super) fn state_file(&self) -> Option<StateFile> {
+        self.last_error.as_ref()?.state_file()
     }
 
     /// Last error of the kubelet if it is about a state file.
-    pub(super) fn stale_state_error(&self) -> Option<&str> {
-        self.last_error.as_deref().filter(|_| self.state_file().is_some())
+    pub(super) fn stale_state_error(&self) -> Option<&StartupError> {
+        self.last_error.as_ref().filter(|_| self.state_file().is_some())
     }
 
     /// Number of exits of the kubelet since the first report.
@@ -141,7 +143,7 @@ impl Trial {
     }
 
     /// Problem that these results of a probe show, if any.
-    fn health_problem(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<HealthProblem> {
+    fn health_problem(&self, health: &Result<(), HealthzError>, node: Option<NodeHealth>) -> Option<HealthProblem> {
         if let Err(reason) = health {
             return Some(HealthProblem::Healthz(reason.clone()));
         }
@@ -296,7 +298,7 @@ impl MachineState {
         } else {
             return None;
         };
-        let (error, message) = kubelet_messages::with_last_error((error, message), watch.last_error.as_deref());
+        let (error, message) = kubelet_messages::with_last_error((error, message), watch.last_error.as_ref());
         let was_healthy = trial.healthy_since.is_some();
         Some(AssignmentFailure { kind: FailureKind::Trial, was_healthy, error, message, kubelet: None })
     }
@@ -319,6 +321,7 @@ impl MachineState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kubelet_config::startup_error::LastError;
 
     #[test]
     fn counts_exits_since_the_first_report() {
@@ -335,15 +338,18 @@ mod tests {
     #[test]
     fn keeps_last_error_until_the_next_healthy_probe_or_restart() {
         let mut watch = HealthWatch::default();
-        for last_error in [Some("first"), Some("second"), None] {
-            watch.record_service(&ServiceReport { restarts: None, last_error: last_error.map(str::to_owned) });
+        let error = |log| Some(LastError::in_log(log)?.explain(None, None, "journalctl"));
+        let (first, second) = (error("Error: unknown scope: x"), error("Error: invalid taint: x"));
+        assert_ne!(first, second);
+        for last_error in [first, second.clone(), None] {
+            watch.record_service(&ServiceReport { restarts: None, last_error });
         }
-        assert_eq!(watch.last_error.as_deref(), Some("second"));
+        assert_eq!(watch.last_error, second);
         let at = |second| Timestamp::from_second(second).expect("a time");
         assert_eq!(watch.errors_since(at(7)), at(7));
         watch.record_health(at(9));
-        assert_eq!((watch.errors_since(at(7)), watch.last_error.as_deref()), (at(9), None));
-        watch.last_error = Some("third".to_owned());
+        assert_eq!((watch.errors_since(at(7)), watch.last_error.clone()), (at(9), None));
+        watch.last_error = second;
         watch.reset();
         assert_eq!((watch.last_error.clone(), watch.restarts, watch.healthy_at), (None, None, None));
         assert!(!watch.end_outdated_probe(), "no probe was in progress");

@@ -113,7 +113,10 @@ fn accepted_content_counts_for_its_own_configmap_only() {
 
 /// Agent whose only checkpoint is the assignment, the last known good and what runs. It has this field.
 fn settled_on(field: &str) -> (AgentRuntime<MemoryDisk>, ConfigSource) {
-    let sim = node_on("a", Behaviour::Good);
+    settled(&node_on("a", Behaviour::Good), field)
+}
+
+fn settled(sim: &RuntimeHarness, field: &str) -> (AgentRuntime<MemoryDisk>, ConfigSource) {
     let mut agent = sim.open_agent();
     let text = format!("{}{field}\n", text("x", 1, Behaviour::Good));
     let saved = download("x", &text);
@@ -142,6 +145,24 @@ fn rollback_places_even_what_the_kubelet_now_refuses() {
     };
     agent.state.ledger.agent_state.failure = Some(failure);
     agent.place(Some(&source)).expect("is placed");
+}
+
+/// Readers of the status may read the ConfigMap, not the node's own files.
+#[test]
+fn explains_an_error_by_values_of_the_configmap_only() {
+    let mut sim = RuntimeHarness::new(true, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    sim.run(60);
+    let local = format!("{HEAD}tlsCertFile: /hunter2/t.crt\n");
+    sim.disk.put(&Path::new(CONFIG_DIR).join("20-local.conf"), local.as_bytes(), 0o644);
+    let (agent, source) = settled(&sim, "tlsPrivateKeyFile: /reviewed/t.key");
+    let explain = |file: &str, source: Option<&ConfigSource>| {
+        let error = LastError::in_log(&format!("Error: open {file}: permission denied")).expect("an error");
+        agent.explain(&error, source).to_string()
+    };
+    let reviewed = "tlsPrivateKeyFile: open /reviewed/t.key: permission denied";
+    assert_eq!(explain("/reviewed/t.key", Some(&source)), reviewed);
+    assert_eq!(explain("/hunter2/t.crt", Some(&source)), "tlsCertFile: open …: permission denied");
+    assert_eq!(explain("/hunter2/t.crt", None), "tlsCertFile: open …: permission denied");
 }
 
 /// The kubelet may be newer than the tables of this agent.

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::events::{Health, ServiceReport};
+use crate::host::problem::{CommandError, HealthzError, RestartProblem};
 use crate::ledger::FailureKind;
 use kubelet_config::document::Document;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
@@ -302,9 +303,10 @@ impl RuntimeHarness {
                 self.state_files.push(state.to_string());
                 self.start_kubelet();
                 let result = match self.behaviour() {
-                    Behaviour::NoRestart => {
-                        Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
-                    }
+                    Behaviour::NoRestart => Err(ActivationError::NotRestarted {
+                        reason: RestartProblem::Restart(CommandError::exited(1)).into(),
+                        last_error: None,
+                    }),
                     _ => Ok(()),
                 };
                 self.schedule(1, Pending::Event(Box::new(Event::Activated(result))));
@@ -316,7 +318,7 @@ impl RuntimeHarness {
                     Behaviour::Dies => up < 4,
                     _ => false,
                 };
-                let kubelet = if healthy { Ok(()) } else { Err("connection refused".to_owned()) };
+                let kubelet = if healthy { Ok(()) } else { Err(HealthzError::refused()) };
                 let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
                 self.schedule(
                     0,

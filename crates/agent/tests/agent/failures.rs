@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::kubelet::KubeletFaults;
+use crate::program::Running;
 use crate::scenarios;
 use crate::test_env::TestEnv;
 use crate::until;
@@ -12,6 +13,7 @@ scenarios! {
     rolls_back_crashed_kubelet_without_api_server,
     rolls_back_unhealthy_kubelet,
     names_field_of_a_kubelet_that_exits,
+    publishes_no_text_of_the_host,
     reports_failed_restart,
     explains_failed_restart_by_the_log,
     keeps_configuration_during_api_outage,
@@ -137,12 +139,63 @@ async fn names_field_of_a_kubelet_that_exits(env: TestEnv) {
     assert!(events.iter().any(|text| text.contains(event)), "{events:?}");
 }
 
+/// Secrets in the kubelet's log, in the answer of its /healthz, and in the output of the restart command.
+async fn publishes_no_text_of_the_host(env: TestEnv) {
+    let published = async |agent: &mut Running| {
+        let log = agent.until_stderr_contains("").await;
+        let state = std::fs::read_to_string(env.host.path("store/agent.json")).unwrap_or_default();
+        let all = format!("{}\n{:?}\n{state}\n{log}", env.status(), env.events().await);
+        assert!(!all.contains("hunter2"), "{all}");
+    };
+    let lines = [
+        (
+            r#"E1124 08:00:00.1 1 run.go:72] "command failed" err="cannot mount /a: passphrase=hunter2 sig=hunter2""#,
+            "unknown error, see it on the node: the command of the agent's --log-command",
+        ),
+        (
+            r#"{"ts":1.5,"msg":"command failed","err":"maxPods {\"password\": {\"value\": \"hunter2\"}} -u root:hunter2"}"#,
+            "maxPods: unknown error, see it on the node: the command of the agent's --log-command",
+        ),
+        (
+            "Error: failed to run Kubelet: open /hunter2: permission denied, X-Auth-Key: hunter2",
+            "open …: permission denied",
+        ),
+    ];
+    let exit = (50..).zip(lines).map(|(pods, (line, _))| (pods, line.to_owned())).collect();
+    env.host.set_faults(&KubeletFaults { exit, unhealthy: vec![60], ..KubeletFaults::default() });
+    let mut agent = env.start_agent_with(&format!("--trial-period 1s --health-timeout 10m {}", env.restart_args()));
+    for (pods, (_, error)) in (50..).zip(lines) {
+        let name = format!("exits-{pods}");
+        env.create_immutable_config_map(&name, &env.host.configuration(pods));
+        env.assign(Some(&name)).await;
+        env.wait_for_status(&format!("{name}/-/- failed trial: kubelet exited 3 times: {error}")).await;
+        env.wait_for_kubelet("started 110").await;
+        published(&mut agent).await;
+    }
+    agent.kill();
+    // The simulated log ignores --since.
+    std::fs::remove_file(env.host.path("kubelet.log")).unwrap();
+    let mut agent = env.start_agent_with(&format!("--trial-period 1s --health-timeout 2s {}", env.restart_args()));
+    env.create_immutable_config_map("unhealthy", &env.host.configuration(60));
+    env.assign(Some("unhealthy")).await;
+    env.wait_for_status("unhealthy/-/- failed trial: kubelet /healthz did not answer within 2 s").await;
+    env.wait_for_kubelet("started 110").await;
+    published(&mut agent).await;
+    env.host.remove_service(true);
+    env.create_immutable_config_map("a", &env.host.configuration(70));
+    env.assign(Some("a")).await;
+    until("the restart failed", async || env.condition("Active") == "False RestartFailed").await;
+    published(&mut agent).await;
+    let conditions = env.status()["conditions"].to_string();
+    assert!(conditions.contains("the command of --restart-command failed (exit status: 5): not found"), "{conditions}");
+}
+
 async fn reports_failed_restart(env: TestEnv) {
     let mut agent = env.start_agent();
     env.host.remove_service(true);
     env.create_immutable_config_map("a", &env.host.configuration(50));
     env.assign(Some("a")).await;
-    agent.until_stderr_contains("failed (exit status: 5): Unit kubelet.service not found.").await;
+    agent.until_stderr_contains("the command of --restart-command failed (exit status: 5): not found").await;
     until("the status reports the failed restart", async || {
         env.summary() == "a/a/- failed to restart the kubelet, see condition Active for details"
             || env.summary() == "a/-/- failed to restart the kubelet, see condition Active for details"

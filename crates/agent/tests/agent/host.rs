@@ -39,7 +39,7 @@ impl Host {
                 &host.stop_commands(),
                 &host.start_commands(),
                 "while [ -e notify ] && [ ! -e exited ] && [ \"$(wc -l < journal)\" -eq \"$lines\" ]; do sleep 0.05; done",
-                "if [ -e notify ] && [ -e exited ]; then echo 'Job for kubelet.service failed.' >&2; exit 1; fi",
+                "if [ -e notify ] && [ -e exited ]; then echo 'Job for kubelet.service failed. hunter2' >&2; exit 1; fi",
             ],
         );
         host.script("stop", &[&host.stop_commands()]);
@@ -98,7 +98,7 @@ impl Host {
     }
 
     fn stop_commands(&self) -> String {
-        "if [ -e no-service ]; then echo 'Unit kubelet.service not found.' >&2; exit 5; fi\n\
+        "if [ -e no-service ]; then echo 'Unit kubelet.service not found. hunter2' >&2; exit 5; fi\n\
          echo \"$(basename \"$0\") $(ls root)\" >> commands\n\
          if [ -e pid ]; then kill -9 \"$(cat pid)\" 2>/dev/null; rm pid; fi\n\
          rm -f exited"

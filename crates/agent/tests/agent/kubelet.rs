@@ -68,7 +68,7 @@ fn kubelet() {
         });
     }
     let answer = if faults.unhealthy.contains(&pods) {
-        "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 12\r\n\r\nnot well yet"
+        "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 17\r\n\r\nnot well: hunter2"
     } else {
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
     };

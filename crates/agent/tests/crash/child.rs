@@ -13,6 +13,7 @@ use nodecfg_agent::disk::real::RealDisk;
 use nodecfg_agent::disk::{Disk, Entry};
 use nodecfg_agent::driver::{self, Options};
 use nodecfg_agent::events::StateFiles;
+use nodecfg_agent::host::problem::{CommandError, HealthzError, OsError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
@@ -173,7 +174,9 @@ impl Host for AbortingHost {
     }
 
     async fn restart(&self, _state: &StateFiles) -> Result<(), RestartError> {
-        let failed = |error: io::Error| RestartError::Failed(error.to_string());
+        let failed = |error: io::Error| {
+            RestartError::Failed(RestartProblem::Restart(CommandError::NotStarted(OsError::from(&error))).into())
+        };
         self.aborts.count_effect();
         let content = std::fs::read_to_string(config(&self.folder)).map_err(failed)?;
         let line = format!("{}\n", serde_json::Value::from(content.clone()));
@@ -181,15 +184,15 @@ impl Host for AbortingHost {
         file.and_then(|mut file: File| file.write_all(line.as_bytes())).map_err(failed)?;
         self.aborts.count_effect();
         match contents::behaviour(&content) {
-            Behaviour::NoRestart => Err(RestartError::Failed("exit status 1".to_owned())),
+            Behaviour::NoRestart => Err(RestartError::Failed(RestartProblem::Restart(CommandError::exited(1)).into())),
             _ => Ok(()),
         }
     }
 
-    async fn healthz(&self, _endpoint: &Healthz) -> Result<(), String> {
+    async fn healthz(&self, _endpoint: &Healthz) -> Result<(), HealthzError> {
         let answer = match contents::behaviour(&self.runs()) {
             Behaviour::Good => Ok(()),
-            _ => Err("connection refused".to_owned()),
+            _ => Err(HealthzError::refused()),
         };
         // A failing kubelet is probed until its timeout, so the number of probes depends on the machine. Those probes
         // are not counted.

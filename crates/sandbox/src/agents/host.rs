@@ -16,11 +16,13 @@ use crate::nodes::BootedConfig;
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error::LastError;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::content::merged_text;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
+use nodecfg_agent::host::problem::{CommandError, HealthzError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::{DROP_IN_NAME, Placement};
 use nodecfg_agent::runtime::Paths;
@@ -347,19 +349,18 @@ impl Host for AgentHost {
         };
         self.0.clock.sleep(takes).await;
         if fails {
-            let reason = "systemctl restart kubelet: exit status 1: Job for kubelet.service failed";
-            return Err(RestartError::Failed(reason.to_owned()));
+            return Err(RestartError::Failed(RestartProblem::Restart(CommandError::exited(1)).into()));
         }
         self.0.start_kubelet();
         Ok(())
     }
 
-    async fn healthz(&self, _at: &Healthz) -> Result<(), String> {
+    async fn healthz(&self, _at: &Healthz) -> Result<(), HealthzError> {
         // Apply due work first: the kubelet's own task may be late.
         self.0.lock().process.check_healthz(self.0.clock.now())
     }
 
-    async fn service_report(&self, since: Timestamp) -> ServiceReport {
+    async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
         self.0.lock().process.service_report(since, self.0.clock.now())
     }
 }

@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::aftermath::GoneDevices;
 use crate::kubelets::{Aftermath, Fault, Ready};
-use kubelet_config::startup_error;
+use kubelet_config::startup_error::LastError;
 use nodecfg_agent::events::ServiceReport;
+use nodecfg_agent::host::problem::HealthzError;
 
 /// Shortest and longest duration of `systemctl restart kubelet`.
 const COMMAND_TIME: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
@@ -182,20 +183,20 @@ impl Process {
     }
 
     /// Result of `/healthz` as of the last [`Self::catch_up`].
-    fn healthz(&self) -> Result<(), String> {
+    fn healthz(&self) -> Result<(), HealthzError> {
         match &self.state {
             ProcessState::Up { .. } => Ok(()),
             ProcessState::Starting { .. } | ProcessState::Exited { .. } | ProcessState::Off => {
-                Err("connection refused".to_owned())
+                Err(HealthzError::refused())
             }
         }
     }
 
     /// What the service manager knows at `now` of the process, with the last error since a time.
-    pub(super) fn service_report(&mut self, since: Timestamp, now: Timestamp) -> ServiceReport {
+    pub(super) fn service_report(&mut self, since: Timestamp, now: Timestamp) -> ServiceReport<LastError> {
         self.catch_up(now);
         let logged = self.logged.as_ref().filter(|(at, _)| *at >= since);
-        let last_error = logged.and_then(|(_, error)| startup_error::last(&format!("Error: {error}")));
+        let last_error = logged.and_then(|(_, error)| LastError::in_log(&format!("Error: {error}")));
         ServiceReport { restarts: Some(self.restarts), last_error }
     }
 
@@ -210,7 +211,7 @@ impl Process {
     }
 
     /// Result of `/healthz` at `now`.
-    pub(super) fn check_healthz(&mut self, now: Timestamp) -> Result<(), String> {
+    pub(super) fn check_healthz(&mut self, now: Timestamp) -> Result<(), HealthzError> {
         self.catch_up(now);
         self.healthz()
     }

@@ -88,7 +88,7 @@ fn refused_configuration_is_retried() {
     let started = sim.now;
     sim.run(7);
     assert!(sim.process.healthz().is_err());
-    assert_eq!(sim.process.service_report(started, sim.now).last_error.as_deref(), Some("invalid"));
+    assert_eq!(sim.process.service_report(started, sim.now).last_error, LastError::in_log("Error: invalid"));
     // The service manager of the test restarts it with a valid verdict.
     sim.run(10);
     assert_eq!(sim.process.healthz(), Ok(()));
@@ -103,7 +103,7 @@ fn service_manager_reports_restarts_and_last_error() {
     sim.restart("a");
     assert_eq!(report(&mut sim, started), ServiceReport { restarts: Some(0), last_error: None });
     sim.run(6);
-    let last_error = Some("panic: the simulated kubelet does not start".to_owned());
+    let last_error = LastError::in_log("Error: panic: the simulated kubelet does not start");
     assert_eq!(report(&mut sim, started), ServiceReport { restarts: Some(0), last_error: last_error.clone() });
     // Before the service manager restarts it.
     sim.restart("a");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use nodecfg_agent::events::{ActivationError, Event, NodeHealth};
+use nodecfg_agent::host::problem::{CommandError, RestartProblem};
 use nodecfg_agent::ledger::Ledger;
 
 use super::{CONFIG, Message, SimulatedNode, after, since};
@@ -23,9 +24,10 @@ impl SimulatedNode {
         self.record(&format!("the kubelet is restarted on {:?}", contents::name(&text)));
         self.check_restart(&text, ledger);
         let answer = match contents::behaviour(&text) {
-            Behaviour::NoRestart => {
-                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
-            }
+            Behaviour::NoRestart => Err(ActivationError::NotRestarted {
+                reason: RestartProblem::Restart(CommandError::exited(1)).into(),
+                last_error: None,
+            }),
             _ => Ok(()),
         };
         let takes = 0.2 + self.random.f64();

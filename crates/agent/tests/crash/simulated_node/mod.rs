@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use kubelet_config::risk::Class;
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
 use nodecfg_agent::events::{Download, Effect, Event, FetchError, Health, NodeHealth, ServiceReport, Step};
+use nodecfg_agent::host::problem::HealthzError;
 use nodecfg_agent::ledger::{Ledger, Phase};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
@@ -314,7 +315,7 @@ impl SimulatedNode {
                 let healthz = self.runtime.as_mut().expect("an agent").healthz();
                 assert_eq!((healthz.address.as_str(), healthz.port), ("127.0.0.1", 10248));
                 let node = (node && !self.api_down).then(|| self.node());
-                let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
+                let kubelet = if self.answers() { Ok(()) } else { Err(HealthzError::refused()) };
                 self.send(
                     0.01,
                     Message::Event(Box::new(Event::Probed(Health {
