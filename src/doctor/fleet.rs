@@ -6,6 +6,7 @@ use super::access::unavailable;
 use super::{Check, Fact, Facts, Lock, NameSample, Repository, SyncFailure, count};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::Orders;
+use nodecfg_contract::printable::remark;
 use nodecfg_planning::plan::{Action, Plan, Problem};
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
@@ -147,6 +148,7 @@ fn annotate(lease: &str) -> String {
 fn lock_state(facts: &Facts, lock: &Lock) -> Check {
     let Lock { lease, holder, since, expires, .. } = lock;
     let Some(holder) = holder else { return Check::ok("lock", format!("free: {lease} has no holder")) };
+    let holder = remark(holder);
     let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
     match (expires, facts.now()) {
         (Some(expires), Some(now)) if *expires >= now => Check::problem(
@@ -171,7 +173,7 @@ fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
     });
     let abort = orders.abort.iter().map(|abort| {
         let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let seen = format!("{} ordered {} at {:.0} to stop{reason}", abort.by, abort.holder, abort.at);
+        let seen = format!("{} ordered {} at {:.0} to stop{reason}", abort.by, remark(&abort.holder), abort.at);
         if lock.holder.as_ref() == Some(&abort.holder) {
             Check::warning("orders", seen).about("abort").fix("wait for it to stop: it reads orders every ten seconds")
         } else {

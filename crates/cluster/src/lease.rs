@@ -17,10 +17,11 @@ use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::{ClusterReader, found};
 use super::transport::{Call, Transport, Whole};
-use super::wire::Meta;
+use super::wire::{Meta, shown_time};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::orders::remove_other_aborts;
 use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
+use nodecfg_contract::printable::remark;
 
 /// Limit of repeated attempts after conflicts with other clients.
 const MAX_CONFLICTS: u32 = 10;
@@ -158,7 +159,7 @@ fn decide(existing: Option<&LeaseView>, me: &str, unchanged: Duration, fallback:
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Another client holds the lock.
-    #[error("another sync of this fleet runs: {holder} holds the lock {lease}{}{}",
+    #[error("another sync of this fleet runs: {} holds the lock {lease}{}{}", remark(holder),
         since.map(|since| format!(" since {since:.0}")).unwrap_or_default(),
         expires.map(|expires| format!(", until {expires:.0} unless it is renewed")).unwrap_or_default())]
     Held {
@@ -221,9 +222,9 @@ struct WireLeaseSpec {
     holder_identity: Option<String>,
     #[serde(default)]
     lease_duration_seconds: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "shown_time")]
     acquire_time: Option<Timestamp>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "shown_time")]
     renew_time: Option<Timestamp>,
     #[serde(default)]
     lease_transitions: Option<i64>,
@@ -346,7 +347,8 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                 if let TakeoverReason::Expired(holder) = &reason {
                     tracing::warn!("taking over the lock {}, which {holder} no longer renews", requests.display());
                 }
-                let transitions = lease.transitions + i64::from(reason != TakeoverReason::Mine);
+                // The API server accepts no larger number.
+                let transitions = (lease.transitions + i64::from(reason != TakeoverReason::Mine)).min(i32::MAX.into());
                 writer.write(content(transitions), Some(&lease.resource_version)).await
             }
             (Acquire::HeldBy { holder, left: unobserved }, Some(lease)) => {

@@ -112,6 +112,31 @@ async fn refuses_or_waits_for_a_held_lock() {
     held.release().await;
 }
 
+/// The API server stores times that nodecfg cannot represent, any holder and a full counter.
+#[tokio::test]
+async fn any_lease_that_the_api_server_accepts_is_readable() {
+    let (far, hostile) = ("9999-12-31T23:59:59.999999Z", "ci\u{9b}2J\n::error::x\u{202e}");
+    let lease = json!({"metadata": {"name": "nodecfg-prod", "resourceVersion": "7"}, "spec": {"holderIdentity": hostile,
+        "leaseDurationSeconds": 1, "renewTime": far, "acquireTime": far, "leaseTransitions": i32::MAX}});
+    let (reader, store, _) = lease_server(Some(lease));
+    let fleet = FleetName::new("prod").expect("a name");
+    let view = read(&reader, "kube-system", &fleet).await.expect("readable").expect("exists");
+    assert_eq!((view.holder(), view.acquired, view.renewed), (Some(hostile), None, None));
+    let held = LockError::Held {
+        lease: "a/b".to_owned(),
+        holder: hostile.to_owned(),
+        since: view.acquired,
+        expires: view.expires(),
+    };
+    assert_eq!(held.to_string(), "another sync of this fleet runs: ci 2J ::error::x holds the lock a/b");
+    let held = acquire(&reader, lock("me")).await.expect("expired");
+    assert_eq!(holder(&store), json!("me"));
+    let transitions =
+        store.lock().expect("not poisoned").as_ref().expect("a Lease")["spec"]["leaseTransitions"].clone();
+    assert_eq!(transitions, json!(i32::MAX), "the API server refuses larger ones");
+    held.release().await;
+}
+
 /// One reconciler renews its lock by an API server with the right time. The API servers of the others have other times.
 #[tokio::test]
 async fn clocks_that_differ_never_make_two_holders() {

@@ -190,6 +190,12 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
     text.parse().map(Some).map_err(unreadable)
 }
 
+/// Time for display only. One that [`Timestamp`] cannot represent counts as missing.
+pub(super) fn shown_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
+}
+
 /// Creation time, which the API server writes. An unknown one blocks no node.
 fn creation_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CreationTime>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
