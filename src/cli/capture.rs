@@ -119,13 +119,15 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         _ => Vec::new(),
     };
     let capture = Capture::of(&common, selected.of, errors.iter().map(failed).collect(), written);
-    let printed = show(capture, &text, format, &mut terminal.out);
+    let printed = match format {
+        Format::Text if capture.written.is_empty() => terminal.print_data(&text),
+        _ => show(capture, format, &mut terminal.out),
+    };
     Ok(terminal.end(if errors.is_empty() { Exit::Done } else { Exit::Cluster }, printed, &[]))
 }
 
-fn show(capture: Capture, text: &str, format: Format, out: &mut dyn Write) -> io::Result<()> {
+fn show(capture: Capture, format: Format, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Text if capture.written.is_empty() => write!(out, "{text}"),
         Format::Text => capture.written.iter().try_for_each(|file| writeln!(out, "wrote {file}")),
         Format::Markdown => capture.markdown(out),
         Format::Json => report::json(out, &Document::value(capture)?),

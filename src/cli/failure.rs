@@ -365,7 +365,7 @@ impl CommandError {
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
             // One line, because some commands write JSON lines.
-            _ => writeln!(terminal.out, "{document}"),
+            _ => report::json_line(&mut terminal.out, &document),
         }
     }
 }

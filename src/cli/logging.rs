@@ -2,15 +2,19 @@
 
 use std::io::{self, Write};
 
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
 use super::environment;
+use super::github_actions::without_commands;
 use super::status_area::StatusArea;
 use crate::telemetry::otlp::Export;
 use crate::telemetry::spans;
+use nodecfg_agent::cli::log_field;
 
 /// Starts logging at level warn; `-v` selects info and `-vv` debug, which logs every request.
 ///
@@ -36,6 +40,7 @@ pub(super) fn start(verbose: u8, colored: bool, status_area: StatusArea, export:
         .log_internal_errors(false)
         .with_target(false)
         .compact()
+        .fmt_fields(debug_fn(log_field::write).delimited(" "))
         .without_time();
     let logs = logs.with_filter(filter.and(filter_fn(|metadata| metadata.target() != spans::TARGET)));
     let spans = export.and_then(Export::layer::<Registry>);
@@ -52,7 +57,7 @@ struct AboveStatusArea(StatusArea);
 impl Write for AboveStatusArea {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // The formatter writes each event with one call, as UTF-8 text.
-        self.0.print(&String::from_utf8_lossy(bytes))?;
+        self.0.print(&without_commands(&String::from_utf8_lossy(bytes)))?;
         Ok(bytes.len())
     }
 

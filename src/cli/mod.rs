@@ -4,6 +4,7 @@
 //! stage into an exit code and a report.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::{ExitCode, Termination as _};
 
 use clap::{Parser, Subcommand};
@@ -83,6 +84,7 @@ use terminal::{Color, Terminal};
 
 use crate::report::Format;
 use crate::report::validation::{self, ReportFormat};
+use nodecfg_contract::printable::escaped;
 
 /// Keep the kubelet configuration of every node pool in git, roll it out safely, and prove that each node converged.
 #[derive(Debug, Parser)]
@@ -210,7 +212,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let failure = CommandError::usage(usage::message(&error), help);
                 return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
-            let _ = error.print();
+            // The message repeats arguments, which a pipeline may take from a branch or a label.
+            let shown = |word: &OsString| OsString::from(escaped(&word.to_string_lossy()));
+            let error = arguments::parse(&arguments.iter().map(shown).collect::<Vec<_>>()).err().unwrap_or(error);
+            // Nothing else can report that standard error is not writable.
+            let _ = write!(Terminal::standard(Color::Auto, false).err, "{}", error.render().ansi());
             return Exit::Failed.report();
         }
     };
@@ -229,7 +235,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             reports.write_failure(command, &failure);
         }
         if let Some(root) = root {
-            github_actions::annotate(&mut terminal.err, &failure, &root);
+            github_actions::annotate(&mut terminal.commands(), &failure, &root);
         }
         if let Ok(shape @ (ReportFormat::Sarif | ReportFormat::Junit)) = shape {
             // The message on standard error and the exit code still report the failure.

@@ -110,7 +110,7 @@ pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> Co
     shown::write_each(&mut terminal.err, &loaded.snapshot, estimates.iter(), terminal.err_width)?;
     match &args.out {
         Some(path) => write(path, &text, terminal)?,
-        None => terminal.out.write_all(text.as_bytes())?,
+        None => terminal.print_data(&text)?,
     }
     Ok(Exit::Done)
 }

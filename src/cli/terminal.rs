@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 
 use super::failure::CommandError;
+use super::github_actions::{self, WithoutCommands};
 use super::status_area::{StatusArea, has_hung_up};
 use super::{Exit, environment};
 use crate::report::findings::WIDTH;
@@ -151,6 +152,18 @@ impl Terminal {
         (self.interactive && !self.quiet).then_some(&self.status_area)
     }
 
+    /// Writes data of a repository or node to standard output, whose bytes must stay. No runner of GitHub should read it.
+    pub(super) fn print_data(&mut self, text: &str) -> io::Result<()> {
+        self.out.flush()?;
+        plain(io::stdout(), self.color).write_all(text.as_bytes())
+    }
+
+    /// Writer of workflow commands, for GitHub Actions.
+    #[must_use]
+    pub(super) fn commands(&self) -> Box<dyn Write + Send> {
+        plain(io::stderr(), self.color)
+    }
+
     /// Another writer to standard error.
     #[must_use]
     pub fn new_err(&self) -> Box<dyn Write + Send> {
@@ -184,7 +197,17 @@ impl Terminal {
     }
 }
 
+/// Stream for text, which GitHub Actions does not take for workflow commands.
 fn stream<S: anstream::stream::RawStream + Send + 'static>(raw: S, color: Color) -> Box<dyn Write + Send>
+where
+    AutoStream<S>: Write,
+{
+    let plain = plain(raw, color);
+    if github_actions::is_active() { Box::new(WithoutCommands::new(plain)) } else { plain }
+}
+
+/// Stream that changes no character.
+fn plain<S: anstream::stream::RawStream + Send + 'static>(raw: S, color: Color) -> Box<dyn Write + Send>
 where
     AutoStream<S>: Write,
 {

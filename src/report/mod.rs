@@ -7,6 +7,7 @@ use std::io;
 
 use jiff::Timestamp;
 
+use nodecfg_contract::printable::is_hidden;
 use nodecfg_planning::convergence::Trial;
 use nodecfg_planning::state::State;
 
@@ -67,17 +68,61 @@ pub enum Format {
 /// # Errors
 /// When `out` cannot be written.
 pub fn json(out: &mut dyn io::Write, document: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, document)?;
+    serde_json::to_writer_pretty(JsonText(&mut *out), document)?;
     writeln!(out)
 }
 
-/// Writes a document as YAML.
+/// Writes a document as one line of JSON.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn json_line(out: &mut dyn io::Write, document: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(JsonText(&mut *out), document)?;
+    writeln!(out)
+}
+
+/// Writes a document as YAML. A document that YAML would not escape is written as JSON, which is YAML too.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub fn yaml(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
+    let is_command = |line: &str| line.trim_start().starts_with("::") || line.contains(COMMAND);
+    if text.chars().any(|c| c != '\n' && is_hidden(c)) || text.lines().any(is_command) {
+        return json(out, document);
+    }
     out.write_all(text.as_bytes())
+}
+
+/// Start of a workflow command, which GitHub Actions obeys anywhere in a line.
+const COMMAND: &str = "##[";
+
+/// Writer of JSON that escapes hidden characters, which JSON allows in texts: a terminal obeys U+009B, and others hide
+/// or turn around what follows. Also escapes workflow commands. Programs read the same text.
+struct JsonText<W>(W);
+
+impl<W: io::Write> io::Write for JsonText<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // serde_json writes whole characters. In ASCII, it escapes all control characters but one.
+        match std::str::from_utf8(bytes) {
+            Ok(text) if text.contains(COMMAND) || !bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) => {
+                let mut units = [0; 2];
+                for c in text.replace(COMMAND, "##\\u005b").chars() {
+                    if c == '\n' || !is_hidden(c) {
+                        write!(self.0, "{c}")?;
+                    } else {
+                        c.encode_utf16(&mut units).iter().try_for_each(|unit| write!(self.0, "\\u{unit:04x}"))?;
+                    }
+                }
+            }
+            _ => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// `1 node`, `2 nodes`.
@@ -149,6 +194,26 @@ pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_have_no_hidden_characters() {
+        let hostile = "a\u{1b}[2J\u{9b}2J\u{202e}b\u{200b}\u{7f}\u{e0041}é\n ::error::###[x]";
+        let document = serde_json::json!({hostile: [hostile, "plain"], "b": 1});
+        for write in [json, json_line, yaml] {
+            let mut out = Vec::new();
+            write(&mut out, &document).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)) && text.contains('é'), "{text:?}");
+            assert!(!text.contains("##[") && !text.lines().any(|line| line.trim_start().starts_with("::")), "{text}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), document);
+        }
+        let mut out = Vec::new();
+        yaml(&mut out, &serde_json::json!({"a": "é\n"})).unwrap();
+        assert!(!out.starts_with(b"{"), "YAML otherwise");
+        let mut out = Vec::new();
+        yaml(&mut out, &serde_json::json!({"a": "##[x]"})).unwrap();
+        assert!(out.starts_with(b"{"), "{out:?}");
+    }
 
     #[test]
     fn formats_durations() {

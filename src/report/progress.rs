@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{count, duration, time_left, whole_duration};
+use super::{count, duration, json_line, time_left, whole_duration};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::{FORMAT_VERSION, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
@@ -244,8 +244,7 @@ impl<W: Write> JsonLines<W> {
     /// Serializes straight to the output: the document of a large fleet has 10 MB.
     fn line<T: Kind + Serialize>(&mut self, now: Timestamp, event: Option<&str>, body: &T) -> io::Result<()> {
         let line = JsonLine { format_version: FORMAT_VERSION, kind: T::KIND, time: now, event, body };
-        serde_json::to_writer(&mut self.0, &line)?;
-        writeln!(self.0)?;
+        json_line(&mut self.0, &line)?;
         self.0.flush()
     }
 }

@@ -13,6 +13,7 @@ mod doctor;
 mod errors;
 mod explain;
 mod help;
+mod hostile;
 mod install;
 mod limited;
 mod links;

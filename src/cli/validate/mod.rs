@@ -338,7 +338,7 @@ impl Run {
             report.write(|out| renderer.batch(out, batch));
         }
         if let Some(location) = &self.annotation_root {
-            annotations::write(&mut terminal.err, batch, location, self.verbose)?;
+            annotations::write(&mut terminal.commands(), batch, location, self.verbose)?;
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use clap::{CommandFactory as _, Parser as _};
 use kubelet_config::duration;
 use nodecfg_contract::json_document::{Document, Kind};
 use serde::Serialize;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -19,6 +21,7 @@ mod boot;
 pub mod description;
 mod failure;
 mod host_step;
+pub mod log_field;
 pub mod pass;
 mod run;
 mod status;
@@ -203,8 +206,8 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
         .log_internal_errors(false)
         .with_target(false);
     let logs = match service {
-        None => logs.compact().without_time().boxed(),
-        Some(LogFormat::Text) => logs.compact().boxed(),
+        None => logs.compact().fmt_fields(debug_fn(log_field::write).delimited(" ")).without_time().boxed(),
+        Some(LogFormat::Text) => logs.compact().fmt_fields(debug_fn(log_field::write).delimited(" ")).boxed(),
         Some(LogFormat::Json) => logs.json().flatten_event(true).boxed(),
     };
     // A second start in one process, as in tests, keeps the first logger.
