@@ -1,11 +1,16 @@
 //! Answers of Prometheus' HTTP API (`/api/v1/query`), as its documentation and recorded answers describe them. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use nodecfg_contract::printable::remark;
 use nodecfg_planning::gates::judge::Series;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Limit of the series of an answer. Series of real metrics reach the limit of its bytes first; tiny ones would take many
+/// times these bytes in memory.
+const MAX_SERIES: usize = 10_000;
 
 #[derive(Deserialize)]
 struct Response<'a> {
@@ -83,6 +88,9 @@ fn series(response: &Response<'_>) -> Result<Vec<Series>, String> {
     }
     let members: Vec<Member> =
         serde_json::from_str(data.result.get()).map_err(|_| "the answer has an unreadable result".to_owned())?;
+    if members.len() > MAX_SERIES {
+        return Err(format!("the answer has more than {MAX_SERIES} series; aggregate them"));
+    }
     members.into_iter().map(one).collect()
 }
 
@@ -92,7 +100,7 @@ fn one(member: Member) -> Result<Series, String> {
         (None, Some(_)) => "a histogram".to_owned(),
         (None, None) => return Err("the answer has a series without a value".to_owned()),
     };
-    Ok(Series { labels: member.metric, value })
+    Ok(Series { labels: Arc::new(member.metric), value })
 }
 
 #[cfg(test)]

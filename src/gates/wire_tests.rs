@@ -113,6 +113,32 @@ fn other_answers_prove_nothing() {
     );
 }
 
+/// Numbers, depths and counts that a hostile server may choose.
+#[test]
+fn hostile_answers_are_values_or_refused() {
+    let result = |result: &str| {
+        shown(200, &format!("{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":{result}}}}}"))
+    };
+    for value in ["NaN", "+Inf", "-Inf", "1e400", "", "\u{1b}[2J"] {
+        let member = serde_json::json!([{"metric": {}, "value": [0, value]}]).to_string();
+        assert_eq!(result(&member), format!("[{{}}={value}]"));
+    }
+    let unreadable = "the answer has an unreadable result";
+    for time in ["1e400", "-1e400", "1e99999999", "NaN"] {
+        assert_eq!(result(&format!("[{{\"metric\":{{}},\"value\":[{time},\"1\"]}}]")), unreadable, "{time}");
+    }
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(result(&nested(200_000)), unreadable);
+    assert_eq!(result(&format!("[{{\"metric\":{{}},\"value\":[{},\"1\"]}}]", nested(200_000))), unreadable);
+    let histogram = format!("[{{\"metric\":{{}},\"histogram\":{}}}]", nested(200_000));
+    assert_eq!(result(&histogram), "[{}=a histogram]");
+    // Of a repeated label, the last value counts, as for Go. Equal series are one for the judge.
+    assert_eq!(result("[{\"metric\":{\"a\":\"b\",\"a\":\"c\"},\"value\":[0,\"1\"]}]"), "[{\"a\": \"c\"}=1]");
+    let many = |count: usize| format!("[{}]", vec!["{\"metric\":{},\"value\":[0,\"1\"]}"; count].join(","));
+    assert!(result(&many(MAX_SERIES)).starts_with("[{}=1 "));
+    assert_eq!(result(&many(MAX_SERIES + 1)), "the answer has more than 10000 series; aggregate them");
+}
+
 #[test]
 fn forms_are_escaped() {
     assert_eq!(form("a{b=\"é&+\"} > 1%", 10), "query=a%7Bb%3D%22%C3%A9%26%2B%22%7D%20%3E%201%25&timeout=10s");

@@ -4,6 +4,7 @@
 //! Texts of answers are untrusted. Reasons contain them on one line, bounded, without hidden characters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -20,8 +21,8 @@ pub type Labels = BTreeMap<String, String>;
 /// A series of a query's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
-    /// Labels.
-    pub labels: Labels,
+    /// Labels. The baselines of all pools share them, because an answer may have thousands.
+    pub labels: Arc<Labels>,
     /// Value as Prometheus writes it.
     pub value: String,
 }
@@ -91,7 +92,7 @@ impl GateState {
 
 /// Series that fired before the first node of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KnownSeries(BTreeSet<Labels>);
+pub struct KnownSeries(BTreeSet<Arc<Labels>>);
 
 impl KnownSeries {
     /// The series that fire in this answer. `None` if the answer does not tell.
@@ -99,7 +100,7 @@ impl KnownSeries {
     pub fn of(answer: &Answer) -> Option<Self> {
         match answer {
             Answer::Prometheus { firing: Ok(firing), .. } => {
-                Some(Self(firing.iter().map(|series| series.labels.clone()).collect()))
+                Some(Self(firing.iter().map(|series| Arc::clone(&series.labels)).collect()))
             }
             _ => None,
         }

@@ -1,5 +1,7 @@
 //! Tests of the judge.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::json_path::JsonPath;
@@ -19,8 +21,8 @@ fn prometheus(baseline: Baseline) -> Gate {
 }
 
 fn series(labels: &[(&str, &str)]) -> Series {
-    let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Series { labels, value: "7".to_owned() }
+    let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Series { labels: Arc::new(labels.collect()), value: "7".to_owned() }
 }
 
 fn answer(firing: &[&[(&str, &str)]], present: usize) -> Answer {
@@ -61,6 +63,15 @@ fn each_new_series_blocks() {
     assert!(!blocked.passes());
     // A new series blocks even if `present` has no data.
     assert!(matches!(judge(&gate, &answer(&[&[("job", "b")]], 0), &known), GateState::Blocks { .. }));
+}
+
+/// Each pool has a baseline for each of its gates, and one answer may have thousands of series.
+#[test]
+fn baselines_share_the_labels_of_the_answer() {
+    let answer = answer(&[&[("job", "a")]], 1);
+    let baselines: Vec<KnownSeries> = (0..100).filter_map(|_| KnownSeries::of(&answer)).collect();
+    let Answer::Prometheus { firing: Ok(firing), .. } = &answer else { panic!("series") };
+    assert_eq!((baselines.len(), Arc::strong_count(&firing[0].labels)), (100, 101));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! that step does not pass, and nodes that return keep the budget.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -100,7 +101,8 @@ impl SimHarness {
         match event {
             SimEvent::Answer(says) => {
                 self.answer = Some((self.now.instant, *says));
-                let series = Series { labels: [("a".to_owned(), "b".to_owned())].into(), value: "1".to_owned() };
+                let series =
+                    Series { labels: Arc::new([("a".to_owned(), "b".to_owned())].into()), value: "1".to_owned() };
                 let firing = match says {
                     Says::Passes => Ok(Vec::new()),
                     Says::Blocks => Ok(vec![series]),

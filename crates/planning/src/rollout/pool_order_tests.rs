@@ -1,6 +1,7 @@
 //! Scenario and property tests of several pools: their order, and the limit of unavailable nodes of all pools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -384,7 +385,7 @@ fn pool_rolls_back_once_another_pool_has_made_room() {
     let mut scenario = Scenario::within(Some(1), [wanted("a", gated), wanted("b", policy(1))], nodes);
     scenario.machine = Machine::new(&scenario.plan, Mode { gates: Some(Duration::from_secs(15)), ..Mode::ASSIGN });
     let answer = |firing: usize| {
-        let series = vec![Series { labels: BTreeMap::new(), value: "5".to_owned() }; firing];
+        let series = vec![Series { labels: Arc::default(), value: "5".to_owned() }; firing];
         let answer = Answer::Prometheus { firing: Ok(series), present: Ok(1) };
         let question = Question::Prometheus(query());
         Input::Gate(Box::new(Asked { question, answer, at: Instant::START }))

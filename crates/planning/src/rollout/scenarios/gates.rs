@@ -1,5 +1,6 @@
 //! Scenario tests of gates: holds before the first node, waits between nodes, soaks, and rollbacks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -51,8 +52,10 @@ impl Scenario {
 
     /// Answers with one series for each of these jobs.
     pub(super) fn fires(&mut self, jobs: &[&str]) -> Vec<String> {
-        let series =
-            |job: &&str| Series { labels: [("job".to_owned(), (*job).to_owned())].into(), value: "5".to_owned() };
+        let series = |job: &&str| Series {
+            labels: Arc::new([("job".to_owned(), (*job).to_owned())].into()),
+            value: "5".to_owned(),
+        };
         self.gate(Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) })
     }
 
@@ -437,8 +440,10 @@ fn baseline_ends_with_the_first_node_of_the_run() {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let (mut machine, at) = (Machine::new(&plan, GATED), Now::START);
         let answer = |jobs: &[&str]| {
-            let series =
-                |job: &&str| Series { labels: [("job".to_owned(), (*job).to_owned())].into(), value: "5".to_owned() };
+            let series = |job: &&str| Series {
+                labels: Arc::new([("job".to_owned(), (*job).to_owned())].into()),
+                value: "5".to_owned(),
+            };
             let answer = Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) };
             Input::Gate(Box::new(Asked { question: Question::Prometheus(query()), answer, at: at.instant }))
         };
