@@ -124,7 +124,7 @@ fn hostile_answers_are_values_or_refused() {
         assert_eq!(result(&member), format!("[{{}}={value}]"));
     }
     let unreadable = "the answer has an unreadable result";
-    for time in ["1e400", "-1e400", "1e99999999", "NaN"] {
+    for time in ["1e400", "-1e400", "1e99999999"] {
         assert_eq!(result(&format!("[{{\"metric\":{{}},\"value\":[{time},\"1\"]}}]")), unreadable, "{time}");
     }
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));

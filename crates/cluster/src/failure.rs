@@ -80,7 +80,8 @@ impl Status {
         }
     }
 
-    fn sanitized(self) -> Self {
+    /// The Status with short texts that contain no control characters.
+    pub fn sanitized(self) -> Self {
         let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
         let cause = |cause: Cause| Cause { reason: cause.reason.map(short), message: cause.message.map(short) };
         let clean = |details: Details| Details {
@@ -135,12 +136,12 @@ impl AttemptError {
         }
     }
 
-    /// Short message for the log and for [`ClusterError::TimedOut`].
+    /// Short message on one line, for the log and for [`ClusterError::TimedOut`].
     pub fn summary(&self) -> String {
         match self {
             Self::Status { code: 429, .. } => "the API server limits requests (429)".to_owned(),
             Self::Status { code, status, .. } => match status.message.as_deref().filter(|text| !text.is_empty()) {
-                Some(message) => format!("the API server returns {code}: {message}"),
+                Some(message) => format!("the API server returns {code}: {}", printable::one_line(message)),
                 None => format!("the API server returns {code}"),
             },
             Self::NoConnection(cause) => format!("the API server cannot be reached: {cause}"),

@@ -122,4 +122,8 @@ fn removes_control_characters_from_a_status() {
     for text in [structured.reason, structured.message, details.name, details.kind].into_iter().flatten() {
         assert!(!text.chars().any(|c| c != '\n' && printable::is_hidden(c)), "{text:?}");
     }
+    // Logs and reasons are one line.
+    let status = Box::new(Status::read(b"no\n::error::x"));
+    let summary = AttemptError::Status { code: 500, retry_after: None, status }.summary();
+    assert_eq!(summary, "the API server returns 500: no ::error::x");
 }

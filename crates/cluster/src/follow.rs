@@ -274,7 +274,7 @@ impl<'a> RawEvent<'a> {
         if event.kind != "ERROR" {
             return Ok(event);
         }
-        let status = Status::read(event.object.get().as_bytes());
+        let status = event.decode::<Status>()?.sanitized();
         Err(AttemptError::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) })
     }
 
