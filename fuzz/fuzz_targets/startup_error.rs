@@ -1,5 +1,5 @@
-//! Fuzz target of kubelet logs: a log, and after a line `%%` the configuration. What is published is one line, names the same
-//! field with and without the values of the configuration, and has no byte of the log without them.
+//! Fuzz target of kubelet logs: a log, and after a line `%%` the configuration. What is published is one line, and names
+//! the same field and state file with and without the values of the configuration.
 
 #![no_main]
 

@@ -2,7 +2,8 @@
 //! `crates/kubelet-config/data/startup-errors.csv`.
 //!
 //! A log may hold secrets in any form. A published text therefore has no byte of the log. It is the text of the table's
-//! row, with names of fields, values of the reviewed configuration, and errors of the operating system from a closed list.
+//! row, with names of fields, values of the reviewed configuration, and errors of the operating system from a closed
+//! list.
 
 use std::fmt;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Reasons why the kubelet was not restarted, or does not answer, as they may be published. They are closed: no text of a
-//! command, of the kubelet, or of another program that answers in its place is a part of them.
+//! Reasons why the kubelet was not restarted, or does not answer, as they may be published. They are closed: no text of
+//! a command, of the kubelet, or of another program that answers in its place is a part of them.
 
 use std::fmt;
 use std::io;
