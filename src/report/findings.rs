@@ -322,10 +322,7 @@ fn summary_line(findings: &[Finding], pools: usize) -> String {
 /// # Errors
 /// When `out` cannot be written.
 pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
-    // GitHub Actions obeys lines that begin with `::error::` and the like, and servers and nodes send such lines, too.
-    let text = printable::lines(text);
-    let harmless = |line: &str| if line.trim_start().starts_with("::") { format!("| {line}") } else { line.to_owned() };
-    writeln!(out, "{} {}", bad("error:"), text.split('\n').map(harmless).collect::<Vec<_>>().join("\n"))?;
+    writeln!(out, "{} {}", bad("error:"), printable::lines(text))?;
     if help.is_empty() { Ok(()) } else { writeln!(out, "{} {}", warning(" help:"), printable::one_line(help)) }
 }
 
@@ -390,20 +387,6 @@ mod tests {
         message(&mut out, message_text, "ask\u{1b}[8m it\nor not").unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert_eq!(text, "error: the kubelet says ]52;c;eA==  2Jno\n  - and more\n help: ask [8m it or not\n");
-    }
-
-    #[test]
-    fn errors_contain_no_commands_to_github_actions() {
-        let mut out = Vec::new();
-        message(
-            &mut out,
-            "the kubelet refuses: no\n::stop-commands::x\n  ::error file=a::b\n  - c",
-            "a\n::add-mask::b",
-        )
-        .unwrap();
-        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-        let expected = "error: the kubelet refuses: no\n| ::stop-commands::x\n|   ::error file=a::b\n  - c\n help: a ::add-mask::b\n";
-        assert_eq!(text, expected);
     }
 
     #[test]
