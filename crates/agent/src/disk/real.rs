@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::durable::FOLDER_MODE;
 use super::{Disk, Entry, EntryKind};
 
@@ -64,8 +66,18 @@ impl RealDisk {
     }
 }
 
+/// Flags of `open` in addition to those of the standard library.
+fn flags(flags: OFlags) -> i32 {
+    i32::try_from(flags.bits()).unwrap_or_default()
+}
+
 fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path)
+}
+
+/// Reports whether `open` met a link that it must not follow.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Maps a missing entry to `None`.
@@ -79,12 +91,12 @@ fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        // Checked before opening: opening a pipe would block until a writer opens it.
-        let Some(found) = none_if_missing(fs::metadata(path))? else { return Ok(None) };
-        if !found.is_file() {
+        // Another program may replace the entry at any moment, so what was opened is checked. A pipe does not block.
+        let opened = OpenOptions::new().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path);
+        let Some(file) = none_if_missing(opened)? else { return Ok(None) };
+        if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let Some(file) = none_if_missing(File::open(path))? else { return Ok(None) };
         let mut content = Vec::new();
         file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
         if u64::try_from(content.len()).is_ok_and(|length| length <= limit) {
@@ -94,12 +106,14 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        if let Some(found) = none_if_missing(fs::symlink_metadata(path))?
-            && !found.is_file()
-        {
-            return Err(io::Error::other("an entry that is not a regular file has this name"));
+        let not_regular = || io::Error::other("an entry that is not a regular file has this name");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let opened = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path);
+        let mut file = opened.map_err(|error| if is_link(&error) { not_regular() } else { error })?;
+        if !file.metadata()?.is_file() {
+            return Err(not_regular());
         }
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
         // Sets the exact mode, regardless of the umask and of the previous mode.
         file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(content)
@@ -132,9 +146,7 @@ impl Disk for RealDisk {
                 return Err(io::Error::other(format!("it holds more than {MAX_NAMES} names")));
             }
             let name = entry?.file_name().into_string();
-            names.push(
-                name.map_err(|name| io::Error::other(format!("it holds the name {name:?}, which is not UTF-8")))?,
-            );
+            names.push(name.map_err(|_| io::Error::other("it holds a name that is not UTF-8"))?);
         }
         names.sort_unstable();
         Ok(names)
@@ -191,5 +203,32 @@ mod tests {
         assert_eq!(disk.list(parent.path()).expect("lists"), ["file", "link"]);
         assert_eq!(disk.list(&parent.path().join("none")).expect("lists"), [""; 0]);
         disk.read(parent.path(), 9).expect_err("is a folder");
+        let pipe = parent.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+        disk.read(&pipe, 9).expect_err("is a pipe");
+        disk.write(&pipe, b"x", 0o600).expect_err("is a pipe");
+    }
+
+    /// A program with rights to the kubelet's folder must not lead the agent's write to another file.
+    #[test]
+    fn writes_to_no_file_behind_a_swapped_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [file, link, victim] = ["file", "link", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").expect("written");
+        let (disk, end) = (RealDisk::unlocked(), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = std::os::unix::fs::symlink(&victim, &link);
+                    let _ = fs::rename(&link, &file);
+                }
+            });
+            for _ in 0..5000 {
+                let _ = disk.write(&file, b"content", 0o600);
+                let _ = fs::remove_file(&file);
+            }
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(fs::read_to_string(&victim).expect("exists"), "precious");
     }
 }
