@@ -1052,6 +1052,24 @@ fn architecture_lists_every_module_and_crate() {
 }
 
 #[test]
+fn tests_of_the_attackers_exist() {
+    let text = read("docs/explanation/security.md");
+    let section = text.split("\n## ").find_map(|section| section.strip_prefix("Attackers\n")).expect("the table");
+    let rust = rust_files();
+    let sources: Vec<String> = rust.iter().map(|file| read(file)).collect();
+    let exists = |test: &&str| match test.ends_with(".rs") {
+        true => rust.iter().any(|file| file.ends_with(test)),
+        false => sources.iter().any(|source| source.contains(&format!("fn {test}("))),
+    };
+    let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| attacker"));
+    let tests: Vec<Vec<&str>> = rows.map(|row| code(row.rsplit('|').nth(1).unwrap_or_default())).collect();
+    assert!(tests.len() > 20 && tests.iter().all(|row| !row.is_empty()), "{tests:?}");
+    let missing: Vec<String> =
+        tests.iter().flatten().filter(|test| !exists(test)).map(|test| (*test).to_owned()).collect();
+    none("tests named in security.md that do not exist", &missing);
+}
+
+#[test]
 fn readme_shows_plan_of_first_command() {
     let readme = read("README.md");
     let excerpt = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an excerpt");
