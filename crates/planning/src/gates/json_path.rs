@@ -110,14 +110,15 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '/')
 }
 
-/// Reads the name after a dot. A backslash takes the special meaning of the next character away.
+/// Reads the name after a dot. A backslash takes the special meaning of the next character away, but that of a brace: a
+/// path in braces ends at the first `}=`, so no name may have both.
 fn name(text: &str) -> Read<'_> {
     let mut name = String::new();
     let mut rest = text.chars();
     loop {
         let after = rest.as_str();
         match rest.next() {
-            Some('\\') => name.push(rest.next().ok_or(None)?),
+            Some('\\') => name.push(rest.next().filter(|c| *c != '}').ok_or(None)?),
             Some(c) if is_of_name(c) => name.push(c),
             Some('*') => return Err(Some("a wildcard (*)")),
             Some('(') => return Err(Some("a function")),

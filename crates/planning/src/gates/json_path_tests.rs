@@ -85,6 +85,7 @@ fn refuses_other_texts() {
         "{.a}",
         "$$.a",
         ".a}",
+        ".a\\}\\=b",
     ] {
         assert!(matches!(refusal(text), PathError::Invalid(_)), "{text}");
     }
