@@ -298,3 +298,46 @@ async fn lost_lock_and_lost_watch_end_the_run_with_their_reason() {
     let stopped = &ended.outcome.pools[&pool_name("a")].stopped;
     assert!(matches!(stopped, Some(StopReason::ClusterFailed { .. })), "{stopped:?}");
 }
+
+/// A new node needs the ConfigMap that its pointer names, and half of the pointers must not be refused.
+#[tokio::test]
+async fn pointers_follow_config_maps_that_admission_allows() {
+    let cluster = Cluster::of(&["a1", "b1"]).await;
+    let a = || pool("a", 64, policy(1));
+    let proven = cluster.execute(&desired([a()]), Signals::none()).await.unwrap();
+    assert!(proven.outcome.is_complete(), "{proven:?}");
+    let published = |pools: Vec<_>| Desired { pool_pointers: true, ..desired(pools) };
+
+    let tried = Matcher { dry_run: Some(true), ..Matcher::on("create", "configmaps") };
+    cluster.embedded.wire().faults.inject(Fault::once(tried, FaultKind::Denied("no".to_owned())));
+    cluster.execute(&published(vec![a()]), Signals::none()).await.expect_err("refused");
+    assert_eq!(cluster.writes(), [""; 0]);
+
+    cluster.inject("create", "configmaps", FaultKind::Denied("no".to_owned()));
+    let both = published(vec![a(), pool("b", 64, policy(1))]);
+    let error = cluster.execute(&both, Signals::none()).await.expect_err("refused").to_string();
+    assert!(error.starts_with("cannot create configmap kube-system/fleet-b-"), "{error}");
+    assert_eq!(cluster.writes(), [CREATE], "no pointer");
+}
+
+/// Without assignments nothing is left to finish.
+#[tokio::test]
+async fn stop_ends_a_run_that_only_watches() {
+    let cluster = Cluster::of(&["a1"]).await;
+    let (options, desired) = (options(), desired([pool("a", 64, policy(1))]));
+    let observed = observe::list(&cluster.reader, Some(NAMESPACE)).await.unwrap();
+    let plan = make(&desired, &observed, &options).unwrap();
+    let rollout = Rollout { mode: Mode { assign: false, ..MODE }, ..rollout(&plan, &desired, &observed, &options) };
+    let (stop, stopped) = watch::channel(Stop::No);
+    let interrupt = async {
+        while cluster.embedded.wire().log.count("watch", "nodes") == 0 {
+            tokio::task::yield_now().await;
+        }
+        stop.send_replace(Stop::Gently);
+    };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let watched = verify(rollout, &cluster.reader, std::future::pending(), stopped, &mut ignore);
+    let (execution, ()) = tokio::join!(watched, interrupt);
+    assert!(!execution.outcome.is_complete(), "{execution:?}");
+    assert_eq!(cluster.writes(), [""; 0]);
+}

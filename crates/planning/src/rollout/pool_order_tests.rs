@@ -19,10 +19,9 @@ use crate::plan::fixtures::{
     with_config_map,
 };
 use crate::plan::{Plan, make};
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::error_text;
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeContent, Readiness};
+use nodecfg_contract::{ConfigSource, error_text};
 
 /// A rollout of several pools, driven step by step. The node `a1` belongs to the pool `a`.
 struct Scenario {
@@ -179,8 +178,8 @@ fn pool_soaks_before_the_next_one_starts() {
     assert_eq!(scenario.wait(1), ["b1"]);
     // The soak time has passed once a node that the reconciler assigned runs the target of the next pool.
     for (self_assigned, started) in [(false, vec!["b2".to_owned()]), (true, vec![])] {
-        let active = Some(rendered("b", 64).hash);
-        let content = NodeContent { assigned: active, active, self_assigned, ..NodeContent::default() };
+        let hash = Some(rendered("b", 64).hash);
+        let content = NodeContent { assigned: hash, active: hash, self_assigned, ..NodeContent::default() };
         let settled = Node { content: Some(content), ..on(node("b1", "b"), &target("b1")) };
         let mut scenario = Scenario::new(pools(), [node("a1", "a"), settled.clone(), node("b2", "b")]);
         scenario.send(Input::Observed(Box::new(settled)));
