@@ -5,6 +5,7 @@
 //! results back. Must not use a clock, a client or a process.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -206,8 +207,8 @@ impl<D: Disk> AgentRuntime<D> {
             }
             for effect in step.effects {
                 match self.prepare(effect) {
-                    Ok(effect) => remaining.effects.push(effect),
-                    Err(answer) => events.push_back(answer),
+                    ControlFlow::Continue(effect) => remaining.effects.push(effect),
+                    ControlFlow::Break(answer) => events.push_back(answer),
                 }
             }
         }
@@ -291,19 +292,20 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Carries out the disk part of an effect. Returns the effect for the caller, or the event that answers it.
-    fn prepare(&mut self, effect: Effect) -> Result<Effect, Event> {
+    fn prepare(&mut self, effect: Effect) -> ControlFlow<Event, Effect> {
         match effect {
-            Effect::CompareLocal => Err(Event::LocalCompared(self.check_disruption(None))),
+            Effect::CompareLocal => ControlFlow::Break(Event::LocalCompared(self.check_disruption(None))),
             Effect::Activate { target, .. } => match self.place(target.as_ref()) {
-                Ok(state) => Ok(Effect::Activate { target, state }),
-                Err(reason) => Err(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
+                Ok(state) => ControlFlow::Continue(Effect::Activate { target, state }),
+                Err(reason) => ControlFlow::Break(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
             // other configuration is left to roll back to.
             Effect::Probe { .. } if self.healthz().port == 0 => {
-                Err(Event::Probed(Health { kubelet: Ok(()), node: None, service: ServiceReport::default() }))
+                let health = Health { kubelet: Ok(()), node: None, service: ServiceReport::default() };
+                ControlFlow::Break(Event::Probed(health))
             }
-            effect => Ok(effect),
+            effect => ControlFlow::Continue(effect),
         }
     }
 

@@ -3,6 +3,7 @@
 //! requests to a real API server.
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 
 use serde_json::{Value, json};
 
@@ -271,11 +272,11 @@ fn managed_fields_of_others_stay() {
     let allowed = |before: &[Value], after: &[Value]| removal(before, after).answer(&policy) == Some(Vec::new());
     let with = |more: &[Value]| [&after[..], more].concat();
     assert!(allowed(&before, &after), "no taint is left");
-    assert!(allowed(&before, &with(&[agent.clone()])));
-    assert!(allowed(&with(&[agent.clone()]), &after), "the entry of the agent goes, too");
-    assert!(allowed(&[], &[agent.clone()]) && allowed(&[], &[]));
+    assert!(allowed(&before, &with(from_ref(&agent))));
+    assert!(allowed(&with(from_ref(&agent)), &after), "the entry of the agent goes, too");
+    assert!(allowed(&[], from_ref(&agent)) && allowed(&[], &[]));
     let changed = |index: usize, pointer: &str, value: Value| {
-        let mut after = with(&[agent.clone()]);
+        let mut after = with(from_ref(&agent));
         *after[index].pointer_mut(pointer).expect("a field") = value;
         after
     };

@@ -260,7 +260,8 @@ fn forge(map: &mut FetchedConfigMap) {
 #[test]
 fn pointer_that_another_client_changed_moves_back() {
     let repository = repository(pool_a(0));
-    let changes: [(fn(&mut FetchedConfigMap), &str); 7] = [
+    type Change = fn(&mut FetchedConfigMap);
+    let changes: [(Change, &str); 7] = [
         (forge, "its annotations record another hash"),
         (|map| drop(map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned())), "its content has the hash"),
         (|map| map.data.clear(), "its annotations record another hash"),
