@@ -7,7 +7,7 @@
 # Leaves the checkout: tools such as cargo, rustup and git obey files of their working directory, which the author of a
 # pull request chooses. Only nodecfg itself runs there, because paths in inputs start there.
 checkout=$PWD
-cd "${FOLDER:-${RUNNER_TEMP:?}}"
+cd "${FOLDER:-${RUNNER_TEMP:?}}" || exit
 
 # Prints the absolute path of an input.
 in_checkout() {

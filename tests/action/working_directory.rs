@@ -102,5 +102,5 @@ fn scripts_leave_the_checkout_before_their_first_command() {
         assert_eq!(back, usize::from(script == "action/run.sh"), "{script}: only nodecfg runs in the checkout");
     }
     let first = commands(&root().join("action/commands.sh"));
-    assert_eq!(first[..2], ["checkout=$PWD", "cd \"${FOLDER:-${RUNNER_TEMP:?}}\""]);
+    assert_eq!(first[..2], ["checkout=$PWD", "cd \"${FOLDER:-${RUNNER_TEMP:?}}\" || exit"]);
 }
