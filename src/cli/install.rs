@@ -354,7 +354,7 @@ impl PoliciesBefore {
 }
 
 /// Refuses rights of new nodes on a cluster without admission policies. With --join-fleet, every agent could change all
-/// Nodes and create all NodeConfigs. With --boot, whoever may write ConfigMaps could give new nodes any configuration.
+/// Nodes and create all NodeConfigs. With --boot, a user who may write ConfigMaps could give new nodes any configuration.
 async fn require_policies(args: &Args, applier: &Applier, objects: &[Value]) -> Result<(), CommandError> {
     let (option, harm) = match (&args.nodes.join_fleet, args.nodes.boot.is_empty()) {
         (Some(_), _) => ("--join-fleet", "the agent of one node could change other nodes"),

@@ -69,7 +69,7 @@ async fn node_config_that_finalizers_keep_is_replaced() {
     }
 }
 
-/// The garbage collector has not deleted it yet, or somebody reserves changes of owners.
+/// The garbage collector has not deleted it yet, or the cluster reserves changes of owners for other users.
 #[tokio::test]
 async fn node_config_of_another_node_is_left_alone_while_it_may_go_by_itself() {
     // The Node joined just now.

@@ -280,7 +280,7 @@ async fn stop_and_pause_reach_a_running_rollout() {
     }
 }
 
-/// The exit code tells a pipeline that another run goes on.
+/// The exit code tells a pipeline that another run continues.
 #[tokio::test]
 async fn lost_lock_and_lost_watch_end_the_run_with_their_reason() {
     let cluster = Cluster::of(&["a1"]).await;
