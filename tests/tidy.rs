@@ -653,8 +653,8 @@ fn arguments(code: &str) -> Option<(&'static str, Vec<&str>)> {
     let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
     let words: Vec<&str> = code.split_whitespace().collect();
     match words.as_slice() {
-        ["nodecfg" | "target/release/nodecfg", rest @ ..] => Some((NODECFG, rest.to_vec())),
-        ["nodecfg-agent" | "target/release/nodecfg-agent", rest @ ..] => Some((AGENT, rest.to_vec())),
+        ["nodecfg" | "target/debug/nodecfg", rest @ ..] => Some((NODECFG, rest.to_vec())),
+        ["nodecfg-agent" | "target/debug/nodecfg-agent", rest @ ..] => Some((AGENT, rest.to_vec())),
         ["cargo", "run", rest @ ..] => {
             Some((NODECFG, rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()))
         }

@@ -5,7 +5,7 @@
 //!
 //! - The folder is a git repository: [examples/repo-layout](../../examples/repo-layout) with two commits on the
 //!   branch `main`. The first, tagged `v1.0.0`, has a smaller `maxPods` in the pool `edge`. The remote `origin` is at
-//!   the second. With `setting clone` it is a clone of this project, with `target/release/nodecfg`.
+//!   the second. With `setting clone` it is a clone of this project, with `target/debug/nodecfg`.
 //! - `KUBECONFIG` names a served sandbox cluster with four nodes for each pool of examples/repo-layout and no rollout
 //!   yet. It has agents and Kubernetes 1.36, unless `cluster 1.21` or `cluster none` is set.
 //! - `PATH` contains `nodecfg`, the fakes of [`stand_ins`], and the programs of the machine. A block that names a

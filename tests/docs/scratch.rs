@@ -120,8 +120,8 @@ impl Scratch {
         copy(&root(), &folder, &part);
         // The checks would run this test again.
         stand_ins::executable(&folder.join(".ci/run"), "#!/usr/bin/env bash\n");
-        fs::create_dir_all(folder.join("target/release")).unwrap();
-        symlink(NODECFG, folder.join("target/release/nodecfg")).unwrap();
+        fs::create_dir_all(folder.join("target/debug")).unwrap();
+        symlink(NODECFG, folder.join("target/debug/nodecfg")).unwrap();
         self.git(&["init", "--quiet"]);
         self.commit("As it is");
     }
