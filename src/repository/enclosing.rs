@@ -27,6 +27,13 @@ struct Marks {
     is_root: bool,
 }
 
+impl Marks {
+    /// Reports whether the folder is a repository of either kind.
+    fn is_repository(self) -> bool {
+        self.is_root || self.is_top
+    }
+}
+
 impl Enclosing {
     /// Counts these absolute folders as repositories, too.
     #[must_use]
@@ -78,8 +85,7 @@ impl Enclosing {
     /// for a path outside of repositories.
     pub fn repository(&mut self, path: &Path) -> Option<(PathBuf, String)> {
         let absolute = cleaned(path).ok()?;
-        let is_repository = |marks: Marks| marks.is_root || marks.is_top;
-        if !absolute.exists() || (absolute.is_dir() && is_repository(self.marks(&absolute))) {
+        if !absolute.exists() || (absolute.is_dir() && self.marks(&absolute).is_repository()) {
             return None;
         }
         let root = self.nearest(absolute.parent()?)?;
@@ -100,12 +106,9 @@ impl Enclosing {
     /// elsewhere make none.
     fn nearest(&mut self, folder: &Path) -> Option<PathBuf> {
         for above in folder.ancestors() {
-            let Marks { is_top, is_root } = self.marks(above);
-            if (is_top || is_root) && matches!(self.folder(above), Err(OpenError::Link { .. })) {
-                continue;
-            }
-            if is_root || is_top {
-                return is_root.then(|| above.to_owned());
+            let marks = self.marks(above);
+            if marks.is_repository() && !matches!(self.folder(above), Err(OpenError::Link { .. })) {
+                return marks.is_root.then(|| above.to_owned());
             }
         }
         None
@@ -129,8 +132,8 @@ impl Enclosing {
 
     /// Reports whether paths below a folder must not leave it. Nothing leaves the root of the file system.
     fn is_boundary(&mut self, folder: &Path) -> bool {
-        let Marks { is_top, is_root } = self.marks(folder);
-        folder.parent().is_some() && (is_top || is_root || self.given.contains(folder))
+        let marks = self.marks(folder);
+        folder.parent().is_some() && (marks.is_repository() || self.given.contains(folder))
     }
 
     fn marks(&mut self, folder: &Path) -> Marks {

@@ -61,12 +61,11 @@ impl ClusterWriter {
         name: &NodeName,
         change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
-        let changed = || ClusterError::PreconditionFailed { operation: Box::new(operation.clone()) };
         match self.patch(operation, OWNER_UID, &change.uid, change).await {
             Err(ClusterError::NotFound { .. }) if change.from.is_none() && change.to.is_some() => {
-                self.create_node_config(name, change).await
+                self.create_node_config(operation, name, change).await
             }
-            Err(ClusterError::NotFound { .. }) => Err(changed()),
+            Err(ClusterError::NotFound { .. }) => Err(changed(operation)),
             Err(error @ ClusterError::PreconditionFailed { .. }) => {
                 // A NodeConfig created by hand may list its owner at another position, or no owner. Only the Node
                 // itself then identifies the Node. The NodeConfig's own uid guards against a replacement since this
@@ -74,7 +73,7 @@ impl ClusterWriter {
                 let uid = &change.uid;
                 let Some(found) = self.reader.node_config(name).await? else { return Err(error) };
                 if !found.represents(uid) && change.from.is_none() && change.to.is_some() {
-                    return self.replace_leftover(name, &found, change, error).await;
+                    return self.replace_leftover(operation, name, &found, change).await;
                 }
                 if !found.represents(uid) || found.is_owned_first_by(uid) {
                     return Err(error);
@@ -90,20 +89,19 @@ impl ClusterWriter {
 
     /// Replaces a NodeConfig that stays although it does not represent the Node of the assignment, for example because a
     /// compromised node gave it finalizers or another Node as owner. Removes what keeps it, so that it is deleted. The
-    /// garbage collector deletes what names no existing owner. Returns `error` until then.
+    /// garbage collector deletes what names no existing owner. The precondition of the patch fails until then.
     async fn replace_leftover(
         &self,
+        operation: &Operation,
         name: &NodeName,
         found: &NodeConfig,
         change: &Assignment,
-        error: ClusterError,
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let node = self.reader.node(name).await?;
         if !node.is_some_and(|node| node.uid == change.uid && node.follows_config_source()) {
-            return Err(error);
+            return Err(changed(operation));
         }
         let uid = &found.metadata.uid;
-        let operation = Operation::on(Verb::Patch, Resource::NodeConfigs, None, name.as_str());
         let owner = owner_reference(name, uid);
         let patch = match found.is_stuck_in_deletion() {
             true => json!([
@@ -121,24 +119,25 @@ impl ClusterWriter {
         );
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content(JSON_PATCH, patch.to_string());
-        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(operation, &call, Whole::<IgnoredContent>::new).await {
             Ok(_) | Err(ClusterError::NotFound { .. }) if found.is_stuck_in_deletion() => {
-                self.create_node_config(name, change).await
+                self.create_node_config(operation, name, change).await
             }
             Err(lost @ ClusterError::LockLost { .. }) => Err(lost),
             // Some clusters reserve changes of owners for users who may delete the object.
             Err(refused @ ClusterError::Forbidden { .. }) => {
                 tracing::warn!("{refused}. Run `kubectl delete nodeconfig {name}`");
-                Err(error)
+                Err(changed(operation))
             }
             // The node is read again.
-            _ => Err(error),
+            _ => Err(changed(operation)),
         }
     }
 
-    /// Creates the NodeConfig of a Node.
+    /// Creates the NodeConfig of a Node, which the operation would patch.
     async fn create_node_config(
         &self,
+        patch: &Operation,
         name: &NodeName,
         change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
@@ -146,10 +145,7 @@ impl ClusterWriter {
         let body = node_config(name, change);
         match self.send(&operation, Method::POST, "application/json", &body, change).await {
             // Created by another client, or by this request, whose response was lost.
-            Err(ClusterError::AlreadyExists { .. }) => {
-                let operation = Operation::on(Verb::Patch, Resource::NodeConfigs, None, name.as_str());
-                Err(ClusterError::PreconditionFailed { operation: Box::new(operation) })
-            }
+            Err(ClusterError::AlreadyExists { .. }) => Err(changed(patch)),
             other => other,
         }
     }
@@ -208,6 +204,11 @@ impl ClusterReader {
         let operation = Operation::on(Verb::Create, resource, None, name.as_str());
         admitted(self.dry_run(&operation, Method::POST, "application/json", &node_config(name, change)).await)
     }
+}
+
+/// Error of an object that is not as the operation requires it.
+fn changed(operation: &Operation) -> ClusterError {
+    ClusterError::PreconditionFailed { operation: Box::new(operation.clone()) }
 }
 
 /// JSON Patch (RFC 6902) of an assignment, for an object with this uid at this path. A `test` of `null` passes on a

@@ -6,7 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
 use super::membership::{Membership, belongs, membership};
-use super::pointers::{is_due, pointer_change, pointer_move};
+use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
@@ -63,7 +63,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
-        let mut planned = plan_pool(pool, nodes, contested, observed, &index, options);
+        let pointer = PublishedPointer::of(desired, pool, observed, options);
+        let pointer_due = pointer.as_ref().is_some_and(|pointer| pointer.is_due);
+        let mut planned = plan_pool(pool, nodes, contested, observed, &index, pointer_due, options);
         // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().map(|node| &node.name)) {
             pools.push(planned);
@@ -77,13 +79,15 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Err(problem) => problems.push(problem),
             }
         }
-        if let Some(change) = pointer_change(desired, pool, observed, options) {
-            findings.push(change.warning(pool, &options.namespace));
-            pointer_changes.insert(pool.name.clone(), change);
-        }
-        match pointer_move(desired, pool, &planned, observed, options) {
-            Ok(pointer) => planned.pointer = pointer,
-            Err(problem) => problems.push(problem),
+        if let Some(pointer) = pointer {
+            if let Some(change) = pointer.change() {
+                findings.push(change.warning(pool, &options.namespace));
+                pointer_changes.insert(pool.name.clone(), change);
+            }
+            match pointer_move(pointer, desired, pool, &planned, observed, options) {
+                Ok(moved) => planned.pointer = moved,
+                Err(problem) => problems.push(problem),
+            }
         }
         findings.extend(static_pods_warning(pool, planned.changes.iter().flat_map(|set| &set.fields)));
         let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
@@ -313,6 +317,7 @@ fn plan_pool(
     contested: &[ContestedNode<'_>],
     observed: &Observed,
     index: &ConfigMapIndex<'_>,
+    pointer_due: bool,
     options: &Options,
 ) -> PoolPlan {
     let target = pool_target(pool, &options.namespace, observed);
@@ -322,8 +327,7 @@ fn plan_pool(
     let reservations = PoolReservations::new(pool);
     let undeclared = UndeclaredKubelets::new(pool, nodes, options.gate);
     let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
-    let pointer_due = !rules.pause.is_paused() && is_due(index.desired(), pool, observed, options);
-    let mut sorter = Sorter::new(&pool.policy, pointer_due, members);
+    let mut sorter = Sorter::new(&pool.policy, pointer_due && !rules.pause.is_paused(), members);
     for node in nodes.iter().copied() {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))

@@ -83,33 +83,37 @@ pub(super) fn required_pointer(desired: &Desired, pool: &Pool, namespace: &Names
     desired.pool_pointers.then(|| key(&desired.fleet, &pool.name, namespace))
 }
 
-/// Reports whether a sync of this scope publishes the pool.
-fn is_published(desired: &Desired, pool: &Pool, options: &Options) -> bool {
-    desired.pool_pointers && options.scope.includes_pool(&pool.name)
+/// Pointer of a pool as it was read, for a plan. Its content is parsed once: it holds a whole configuration.
+pub(super) struct PublishedPointer<'a> {
+    key: ConfigMapKey,
+    map: Option<&'a FetchedConfigMap>,
+    state: PointerState,
+    /// Whether the pointer is missing, was changed by another client, or names another configuration than the
+    /// repository.
+    pub(super) is_due: bool,
 }
 
-/// Reports whether the pointer of a pool in scope is missing, was changed by another client, or names another
-/// configuration than the repository.
-pub(super) fn is_due(desired: &Desired, pool: &Pool, observed: &Observed, options: &Options) -> bool {
-    let state = || PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
-    is_published(desired, pool, options) && !state().names_target(pool)
-}
+impl<'a> PublishedPointer<'a> {
+    /// Pointer of a pool that a sync of this scope publishes.
+    pub(super) fn of(desired: &Desired, pool: &Pool, observed: &'a Observed, options: &Options) -> Option<Self> {
+        let key =
+            required_pointer(desired, pool, &options.namespace).filter(|_| options.scope.includes_pool(&pool.name))?;
+        let map = observed.contents.get(&key).and_then(Option::as_ref);
+        let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
+        let is_due = !state.names_target(pool);
+        Some(Self { key, map, state, is_due })
+    }
 
-/// What another client changed in the pointer of a pool in scope. `None` if the reconciler wrote it, or it is missing.
-pub(super) fn pointer_change(
-    desired: &Desired,
-    pool: &Pool,
-    observed: &Observed,
-    options: &Options,
-) -> Option<PointerChange> {
-    let key = key(&desired.fleet, &pool.name, &options.namespace);
-    let map = observed.contents.get(&key).and_then(Option::as_ref).filter(|_| is_published(desired, pool, options))?;
-    let fault = match PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed) {
-        PointerState::Changed(error) => error.to_string(),
-        _ if map.immutable => "it is immutable, so that it cannot move".to_owned(),
-        _ => return None,
-    };
-    Some(PointerChange { name: key.name, fault, immutable: map.immutable })
+    /// What another client changed. `None` if the reconciler wrote the pointer, or it is missing.
+    pub(super) fn change(&self) -> Option<PointerChange> {
+        let immutable = self.map?.immutable;
+        let fault = match &self.state {
+            PointerState::Changed(error) => error.to_string(),
+            _ if immutable => "it is immutable, so that it cannot move".to_owned(),
+            _ => return None,
+        };
+        Some(PointerChange { name: self.key.name.clone(), fault, immutable })
+    }
 }
 
 /// Change of a pool pointer by another client.
@@ -151,17 +155,17 @@ impl PointerChange {
 /// # Errors
 /// A ConfigMap of another fleet has the name of the pointer, or the pointer is immutable.
 pub(super) fn pointer_move(
+    pointer: PublishedPointer<'_>,
     desired: &Desired,
     pool: &Pool,
     plan: &PoolPlan,
     observed: &Observed,
     options: &Options,
 ) -> Result<Option<PointerMove>, Problem> {
-    if plan.is_paused() || !is_due(desired, pool, observed, options) {
+    if plan.is_paused() || !pointer.is_due {
         return Ok(None);
     }
-    let key = key(&desired.fleet, &pool.name, &options.namespace);
-    let existing = observed.contents.get(&key).and_then(Option::as_ref);
+    let PublishedPointer { key, map: existing, state, .. } = pointer;
     let namespace = options.namespace.clone();
     if let Some(fleet) = existing.and_then(FetchedConfigMap::fleet).filter(|fleet| *fleet != desired.fleet) {
         return Err(Problem::NameTaken { namespace, name: key.name, fleet: Some(fleet) });
@@ -180,7 +184,6 @@ pub(super) fn pointer_move(
     };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.
     let ours = existing.filter(|map| map.is_managed());
-    let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
     Ok(Some(PointerMove {
         from: if let PointerState::Written(pointer) = state { Some(pointer) } else { None },
         resource_version: ours.map(|pointer| pointer.resource_version.clone()),

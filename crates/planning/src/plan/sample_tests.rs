@@ -120,28 +120,27 @@ fn limit_leaves_no_group_out() {
     assert_eq!(asked.len(), known);
 }
 
-#[test]
-fn most_frequent_of_equally_risky_answers_is_shown() {
-    let shown = |answers: &[(&str, Result<&str, UnreadReason>)]| {
-        let mut cluster = local(3, "v1.36.2");
-        answer(&mut cluster, answers);
-        let set = planned(&wants("maxPods: 150", Class::Drain), &cluster).pools.remove(0).changes.remove(0);
-        (set.fields[0].change.old.clone().unwrap(), set.sample.unwrap().same)
-    };
-    let (low, high) = (Ok("maxPods: 180"), Ok("maxPods: 200"));
-    assert_eq!(shown(&[("n01", high), ("n02", low), ("n03", low)]), ("180".to_owned(), 2));
-    assert_eq!(shown(&[("n01", high), ("n02", low)]), ("200".to_owned(), 1), "the first of equal numbers");
-}
-
 /// A harmless majority must not hide a node that the change disrupts.
 #[test]
-fn riskiest_answer_counts_although_others_are_more_frequent() {
-    let mut cluster = local(3, "v1.36.2");
-    answer(&mut cluster, &[("n01", Ok("maxPods: 110")), ("n02", Ok("maxPods: 110")), ("n03", Ok("maxPods: 200"))]);
-    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
-    let set = &plan.pools[0].changes[0];
-    assert_eq!((set.fields[0].change.old.as_deref(), set.sample.map(|sample| sample.same)), (Some("200"), Some(1)));
-    assert_eq!((plan.pools[0].disruption.worst, plan.refusals().len()), (Some(Class::Drain), 1));
+fn riskiest_answer_counts_and_of_equally_risky_ones_the_most_frequent() {
+    for (running, shown, same, worst) in [
+        ("110 110 200", "200", 1, Class::Drain),
+        ("200 180 180", "180", 2, Class::Drain),
+        // The first of equal numbers.
+        ("200 180", "200", 1, Class::Drain),
+        ("110 110 120", "110", 2, Class::Restart),
+    ] {
+        let mut cluster = local(3, "v1.36.2");
+        let fields: Vec<String> = running.split(' ').map(|max_pods| format!("maxPods: {max_pods}")).collect();
+        let answers: Vec<_> =
+            ["n01", "n02", "n03"].into_iter().zip(fields.iter().map(|fields| Ok(&**fields))).collect();
+        answer(&mut cluster, &answers);
+        let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+        let set = &plan.pools[0].changes[0];
+        let (old, sample) = (set.fields[0].change.old.as_deref(), set.sample.as_ref().map(|sample| sample.same));
+        assert_eq!((old, sample, plan.pools[0].disruption.worst), (Some(shown), Some(same), Some(worst)), "{running}");
+        assert_eq!(plan.refusals().len(), usize::from(worst > Class::Restart), "{running}");
+    }
 }
 
 #[test]
