@@ -240,6 +240,7 @@ fn spec(change: &Assignment) -> NodeConfigSpec {
         content_hash: change.to_hash.map(String::from),
         // The schema has no `never`: no preparation of a node allows such a change.
         max_disruption: Some(change.max_disruption.min(Class::Replace)),
+        placement: None,
         self_assigned: false,
     }
 }

@@ -120,8 +120,12 @@ mod over_the_wire {
 
     fn pointer(kubelet: &str) -> PoolPointer {
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config =
-            PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet: kubelet.to_owned() };
+        let config = PointedConfig {
+            config_map: format!("prod-gpu-{}", hash.short()),
+            hash,
+            kubelet: kubelet.to_owned(),
+            placement: None,
+        };
         PoolPointer { config: Some(config), commit: None }
     }
 

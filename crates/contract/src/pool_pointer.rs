@@ -1,10 +1,14 @@
 //! Pool pointer: the ConfigMap with the configuration that new nodes of a pool start with. The reconciler moves it once
 //! the canaries of the pool have held. `nodecfg-agent boot` reads it before the first start of a kubelet, by one request
 //! for a fixed name. So the right to read it can name it.
+//!
+//! The data has the keys `configMap`, `contentHash`, `kubelet`, `placement` and `commit`. Pointers from before `placement`
+//! lack it; the agent then writes no `spec.placement`, and combines the configurations as without that field.
 
 use std::collections::BTreeMap;
 
 use crate::names::{FleetName, PoolName};
+use crate::nodeconfig::Placement;
 use crate::observed::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap};
 use crate::{ContentHash, KUBELET_KEY};
 
@@ -18,6 +22,8 @@ pub const STARTUP_TAINT_EFFECT: &str = "NoSchedule";
 const CONFIG_MAP_KEY: &str = "configMap";
 /// Key with the versioned hash of the content.
 const CONTENT_HASH_KEY: &str = "contentHash";
+/// Key with the placement, `overlay` or `replace`. The hash does not cover it.
+const PLACEMENT_KEY: &str = "placement";
 /// Key with the commit of the configuration.
 const COMMIT_KEY: &str = "commit";
 
@@ -39,6 +45,8 @@ pub struct PointedConfig {
     pub hash: ContentHash,
     /// The KubeletConfiguration as canonical YAML.
     pub kubelet: String,
+    /// How nodes combine it with their own. `None` in pointers from before this field.
+    pub placement: Option<Placement>,
 }
 
 /// Reason why a ConfigMap is no valid pointer of a pool.
@@ -58,6 +66,9 @@ pub enum PointerError {
     /// The hash is not in the form of this version.
     #[error("contentHash is not a hash of the form v1:blake3:<64 hexadecimal digits>")]
     UnknownHash,
+    /// The placement is none that this version knows.
+    #[error("placement is neither overlay nor replace")]
+    UnknownPlacement,
     /// The content has another hash.
     #[error("its content has the hash {found}, and contentHash is {wanted}")]
     OtherContent {
@@ -108,7 +119,9 @@ impl PoolPointer {
         if ContentHash::short_in(&config_map, fleet, pool) != Some(hash.short().as_str()) {
             return Err(PointerError::OtherName);
         }
-        Ok(Self { config: Some(PointedConfig { config_map, hash, kubelet }), commit })
+        let parse = |text| Placement::parse(text).ok_or(PointerError::UnknownPlacement);
+        let placement = map.text(PLACEMENT_KEY).map(parse).transpose()?;
+        Ok(Self { config: Some(PointedConfig { config_map, hash, kubelet, placement }), commit })
     }
 
     /// Reads the pointer of a pool as the reconciler writes it: also its annotations, and no other key. Agents need only the
@@ -143,11 +156,13 @@ impl PoolPointer {
     #[must_use]
     pub fn data(&self) -> BTreeMap<&'static str, String> {
         let config = self.config.iter().flat_map(|config| {
-            [
+            let placement = config.placement.map(|placement| (PLACEMENT_KEY, placement.to_string()));
+            let content = [
                 (CONFIG_MAP_KEY, config.config_map.clone()),
                 (CONTENT_HASH_KEY, config.hash.to_string()),
                 (KUBELET_KEY, config.kubelet.clone()),
-            ]
+            ];
+            content.into_iter().chain(placement)
         });
         config.chain(self.commit.clone().map(|commit| (COMMIT_KEY, commit))).collect()
     }
@@ -165,7 +180,7 @@ mod tests {
     fn pointer() -> PoolPointer {
         let kubelet = "maxPods: 64\n".to_owned();
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet };
+        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
         PoolPointer { config: Some(config), commit: Some("c".repeat(40)) }
     }
 
@@ -187,7 +202,11 @@ mod tests {
     #[test]
     fn reads_what_it_writes() {
         let local = PoolPointer { config: None, commit: None };
-        for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local] {
+        let placed = Placement::ALL.map(|placement| PoolPointer {
+            config: pointer().config.map(|config| PointedConfig { placement: Some(placement), ..config }),
+            ..pointer()
+        });
+        for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local].into_iter().chain(placed) {
             assert_eq!(read(&written(&pointer)), Ok(pointer));
         }
         let (fleet, pool) = names();
@@ -214,6 +233,9 @@ mod tests {
         assert_eq!(read(&map), Err(PointerError::OtherName));
         map.data.insert("contentHash".to_owned(), "v2:x".to_owned());
         assert_eq!(read(&map), Err(PointerError::UnknownHash));
+        let mut placed = written(&pointer());
+        placed.data.insert("placement".to_owned(), "merge".to_owned());
+        assert_eq!(read(&placed), Err(PointerError::UnknownPlacement));
         for key in ["configMap", "contentHash", "kubelet"] {
             let mut map = written(&pointer());
             map.data.remove(key);
@@ -233,7 +255,7 @@ mod tests {
         // Consistent data with another hash, as an agent accepts it.
         let kubelet = "maxPods: 65\n".to_owned();
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet };
+        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
         let other = written(&PoolPointer { config: Some(config), commit: pointer().commit });
         let forged = FetchedConfigMap { annotations: written(&pointer()).annotations, ..other };
         assert!(read(&forged).is_ok());

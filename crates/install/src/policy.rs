@@ -95,7 +95,7 @@ fn created() -> String {
             "(!has(object.metadata.managedFields) || \
              object.metadata.managedFields.all(entry, entry.manager == '{AGENT}'))"
         ),
-        only("object.spec", &["configSource", "contentHash", "maxDisruption", "selfAssigned"]),
+        only("object.spec", &["configSource", "contentHash", "maxDisruption", "placement", "selfAssigned"]),
         "object.spec.selfAssigned".to_owned(),
         format!("object.spec.contentHash.matches('^{}[0-9a-f]{{64}}$')", ContentHash::PREFIX),
         // A booted node, and a node with the startup taint.

@@ -79,6 +79,7 @@ impl AgentClient {
             config_source: Some(source.clone()),
             content_hash: Some(content_hash.clone()),
             max_disruption: Some(*max_disruption),
+            placement: None,
             self_assigned: true,
         };
         // As the reconciler creates it, see `crates/cluster/src/assignment_writer.rs`.

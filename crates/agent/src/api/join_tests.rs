@@ -69,7 +69,7 @@ fn add_node(api: &Api, taints: &Value) -> String {
 fn pointed() -> PointedConfig {
     let kubelet = "maxPods: 64\n".to_owned();
     let hash = ContentHash::of(kubelet.as_bytes());
-    PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet }
+    PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None }
 }
 
 fn pointer_object(pointer: &PoolPointer) -> Value {

@@ -103,7 +103,7 @@ impl Target {
         let (uid, version) = (map.metadata.uid.clone(), map.metadata.resource_version.clone().unwrap_or_default());
         let refused = |error| BootError::Pointer { name: format!("{}/{name}", self.namespace), error };
         let pointer = PoolPointer::read(&map.into_fetched(), &self.fleet, &self.pool).map_err(refused)?;
-        Ok(pointer.config.map(|PointedConfig { config_map, hash, kubelet }| Offer {
+        Ok(pointer.config.map(|PointedConfig { config_map, hash, kubelet, placement: _ }| Offer {
             source: self.source(&config_map, &uid, &version),
             hash,
             kubelet,

@@ -124,6 +124,7 @@ impl MachineState {
                     .and_then(|active| self.ledger.content_hash_of(active))
                     .cloned(),
                 pool: agent_state.pool.clone(),
+                placement: None,
                 conditions: Vec::new(),
                 agent: None,
             },

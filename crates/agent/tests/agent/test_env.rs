@@ -137,7 +137,8 @@ impl TestEnv {
     pub fn create_pointer(&self, kubelet: &str) -> String {
         let hash = ContentHash::of(kubelet.as_bytes());
         let config_map = format!("prod-gpu-{}", hash.short());
-        let config = PointedConfig { config_map: config_map.clone(), hash, kubelet: kubelet.to_owned() };
+        let config =
+            PointedConfig { config_map: config_map.clone(), hash, kubelet: kubelet.to_owned(), placement: None };
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": POINTER, "namespace": NAMESPACE, "labels": {

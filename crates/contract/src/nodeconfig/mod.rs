@@ -21,7 +21,10 @@ use crate::observed::UnreadableField;
 use crate::{ConfigSource, ConfigStatus};
 use kubelet_config::risk::Class;
 
+mod placement;
 mod schema;
+
+pub use placement::Placement;
 
 /// Condition: the agent accepted the spec.
 pub const SYNCED: &str = "Synced";
@@ -97,6 +100,11 @@ pub struct NodeConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub max_disruption: Option<Class>,
+    /// How the node combines the configuration with its own: overlay (merged over it) or replace. Unset: what the agent
+    /// did before this field existed, replace for files and overlay for drop-ins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub placement: Option<Placement>,
     /// True if the node's own agent wrote this spec, because the node joined with the configuration. Such a node proves
     /// nothing for other nodes. An assignment by the reconciler ends it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -129,6 +137,11 @@ pub struct NodeConfigStatus {
     /// Pool of the assigned configuration, from the label of its ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// How the kubelet combines the running configuration with the node's own: overlay or replace. While it runs its own
+    /// alone, what the agent does without `spec.placement`. Unset by agents that do not know placements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub placement: Option<Placement>,
     /// Conditions in the form of meta/v1 Condition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

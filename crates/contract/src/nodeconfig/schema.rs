@@ -5,7 +5,7 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{DROP_IN, FILE};
+use super::{DROP_IN, FILE, Placement};
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
@@ -26,6 +26,7 @@ pub(super) fn spec(schema: &mut Schema) {
     if let Some(class) = property_at(schema, &["maxDisruption"]) {
         class.insert("enum".to_owned(), json!(["none", "restart", "drain", "replace"]));
     }
+    limit_to_placements(schema);
     let message =
         "contentHash must be set with another configSource, or the node could run content that no one reviewed";
     add_cel_rule(schema.as_object_mut(), HASH_WITH_SOURCE, message);
@@ -42,10 +43,17 @@ pub(super) fn status(schema: &mut Schema) {
     }
     limit_length(property_at(schema, &["contentHash"]), 1, 128);
     limit_length(property_at(schema, &["pool"]), 0, LABEL);
+    limit_to_placements(schema);
     if let Some(conditions) = property_at(schema, &["conditions"]) {
         conditions.insert("maxItems".to_owned(), json!(16));
         conditions.insert("x-kubernetes-list-type".to_owned(), json!("map"));
         conditions.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
+    }
+}
+
+fn limit_to_placements(schema: &mut Schema) {
+    if let Some(placement) = property_at(schema, &["placement"]) {
+        placement.insert("enum".to_owned(), json!(Placement::ALL));
     }
 }
 

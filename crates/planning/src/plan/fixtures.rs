@@ -200,6 +200,7 @@ pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
         config_map: rendered.config_map.clone(),
         hash: rendered.hash,
         kubelet: rendered.canonical.clone(),
+        placement: None,
     };
     let pointer = PoolPointer { config: Some(config), commit: None };
     let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet"), (CONFIG_MAP_POOL_LABEL, pool)];

@@ -180,6 +180,7 @@ pub(super) fn pointer_move(
             config_map: rendered.config_map.clone(),
             hash: rendered.hash,
             kubelet: rendered.canonical.clone(),
+            placement: None,
         }),
     };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.

@@ -21,7 +21,12 @@ const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletC
 
 fn pointed() -> PointedConfig {
     let hash = ContentHash::of(KUBELET.as_bytes());
-    PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet: KUBELET.to_owned() }
+    PointedConfig {
+        config_map: format!("prod-gpu-{}", hash.short()),
+        hash,
+        kubelet: KUBELET.to_owned(),
+        placement: None,
+    }
 }
 
 /// Cluster without nodes, with the ConfigMap of the pool `gpu` and its pointer.

@@ -94,6 +94,7 @@ impl SimulatedNode {
                 config_source: Some(source),
                 content_hash: Some(content_hash),
                 max_disruption: Some(max_disruption),
+                placement: None,
                 self_assigned: true,
             },
             ..NodeConfig::default()
