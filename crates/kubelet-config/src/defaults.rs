@@ -24,41 +24,64 @@ const PARALLEL: &str = "maxParallelImagePulls";
 /// version does not have stay unchanged.
 #[must_use]
 pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<String, Json> {
-    let mut whole = configuration.clone();
-    let set = |name: &str| {
-        configuration.get(name).filter(|value| child("", name).is_none_or(|field| !is_zero_of(field, value, minor)))
-    };
-    // Since 1.27 several parallel pulls are not serialized unless the file sets serializeImagePulls.
-    let several = minor >= Minor(27) && set(PARALLEL).and_then(Json::as_i64).is_some_and(|pulls| pulls > 1);
-    if several && configuration.get(SERIALIZE).is_none_or(Json::is_null) {
-        whole.insert(SERIALIZE.to_owned(), Json::Bool(false));
-    }
-    if let (None, Some(update)) = (set(REPORT), set(UPDATE)) {
-        whole.insert(REPORT.to_owned(), update.clone());
-    }
-    if whole.get(MERGE_EVICTION) == Some(&Json::Bool(true)) {
-        merge_eviction(&mut whole, minor);
-    }
-    fill(&mut whole, "", minor);
-    fill_gated(&mut whole, minor);
-    whole
+    Defaults { minor, eviction: true, gates: None }.fill(configuration)
 }
 
-/// Fills in the defaults whose gates are on. A kubelet that refuses the gates has none.
-fn fill_gated(whole: &mut Map<String, Json>, minor: Minor) {
-    let given = whole.get("featureGates").and_then(Json::as_object).into_iter().flatten();
-    let given = given.filter_map(|(gate, on)| Some((gate.clone(), on.as_bool()?))).collect();
-    let enabled = gates::apply(minor, &given).unwrap_or_else(|_| EnabledGates::default());
-    for (path, gate, default) in GATED {
-        if !enabled.is_on(gate) {
-            continue;
-        }
-        let place = match path.split_once('.') {
-            None => Some((&mut *whole, path)),
-            Some((parent, name)) => whole.get_mut(parent).and_then(Json::as_object_mut).map(|map| (map, name)),
+/// How a kubelet sets defaults.
+pub(crate) struct Defaults<'g> {
+    /// The version.
+    pub(crate) minor: Minor,
+    /// Whether `evictionHard` has a default. Since 1.26 it has one only in a file of `--config`.
+    pub(crate) eviction: bool,
+    /// Gates of the command line. Those of the configuration override them.
+    pub(crate) gates: Option<&'g Map<String, Json>>,
+}
+
+impl Defaults<'_> {
+    /// Returns the configuration with all defaults, as [`with_defaults`] does.
+    pub(crate) fn fill(&self, configuration: &Map<String, Json>) -> Map<String, Json> {
+        let minor = self.minor;
+        let mut whole = configuration.clone();
+        let set = |name: &str| {
+            configuration.get(name).filter(|value| child("", name).is_none_or(|field| !is_zero_of(field, value, minor)))
         };
-        if let Some((map, name)) = place {
-            map.entry(name).or_insert_with(|| default.into());
+        // Since 1.27 several parallel pulls are not serialized unless the file sets serializeImagePulls.
+        let several = minor >= Minor(27) && set(PARALLEL).and_then(Json::as_i64).is_some_and(|pulls| pulls > 1);
+        if several && configuration.get(SERIALIZE).is_none_or(Json::is_null) {
+            whole.insert(SERIALIZE.to_owned(), Json::Bool(false));
+        }
+        if let (None, Some(update)) = (set(REPORT), set(UPDATE)) {
+            whole.insert(REPORT.to_owned(), update.clone());
+        }
+        if self.eviction && whole.get(MERGE_EVICTION) == Some(&Json::Bool(true)) {
+            merge_eviction(&mut whole, minor);
+        }
+        let has_eviction = whole.get(EVICTION).is_some_and(|value| !value.is_null());
+        fill(&mut whole, "", minor);
+        if !self.eviction && !has_eviction {
+            whole.remove(EVICTION);
+        }
+        self.fill_gated(&mut whole);
+        whole
+    }
+
+    /// Fills in the defaults whose gates are on. A kubelet that refuses the gates has none.
+    fn fill_gated(&self, whole: &mut Map<String, Json>) {
+        let written = whole.get("featureGates").and_then(Json::as_object);
+        let given = self.gates.into_iter().flatten().chain(written.into_iter().flatten());
+        let given = given.filter_map(|(gate, on)| Some((gate.clone(), on.as_bool()?))).collect();
+        let enabled = gates::apply(self.minor, &given).unwrap_or_else(|_| EnabledGates::default());
+        for (path, gate, default) in GATED {
+            if !enabled.is_on(gate) {
+                continue;
+            }
+            let place = match path.split_once('.') {
+                None => Some((&mut *whole, path)),
+                Some((parent, name)) => whole.get_mut(parent).and_then(Json::as_object_mut).map(|map| (map, name)),
+            };
+            if let Some((map, name)) = place {
+                map.entry(name).or_insert_with(|| default.into());
+            }
         }
     }
 }
@@ -152,7 +175,7 @@ fn zero(field: &Field, minor: Minor) -> Option<Json> {
 }
 
 /// Returns a value as the kubelet writes it, with durations in Go's form.
-fn written(value: Json, field: &Field, minor: Minor) -> Json {
+pub(crate) fn written(value: Json, field: &Field, minor: Minor) -> Json {
     let is_duration = field.types.at(minor).is_some_and(|types| types.contains(&FieldType::Duration));
     match value {
         Json::Number(number) if is_duration => match number.as_i64() {

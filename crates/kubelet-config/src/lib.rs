@@ -7,8 +7,9 @@
 //! - the result of loading, validating and starting with a configuration, and the stage and error of a failure
 //!   ([`verdict`]);
 //! - accepted settings that are likely mistakes ([`advice`]);
-//! - the changes between two configurations with the defaults of a version ([`effective`]), and the effect of each on
-//!   running pods ([`risk`]).
+//! - the values that a kubelet runs with its file, drop-ins and flags, with their origins, and the changes between two
+//!   configurations with the defaults of a version ([`effective`]);
+//! - the effect of each change on running pods ([`risk`]).
 //!
 //! The facts are tables in the folder `data`. Each row names its source in Kubernetes. Every function is pure: the
 //! crate reads no file, clock, network or environment.

@@ -153,6 +153,40 @@ pub fn read(text: &str) -> Result<Reading, InvalidQuantity> {
     Ok(Reading { amount, as_int64 })
 }
 
+/// Returns a quantity in the form in which upstream prints it (`Quantity.CanonicalizeBytes`): the largest unit without
+/// a fraction, of the kind in which it is written. `None` if the text is not a quantity.
+#[must_use]
+pub fn canonical(text: &str) -> Option<String> {
+    let nanos = read(text).ok()?.amount.nanos;
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
+    let is_binary = matches!(unit(suffix), Some(Unit::Two(_))) && nanos.abs() >= 1024 * NANOS;
+    let reduced = |mut number: i128, base: i128, units: usize| {
+        let mut at = 0;
+        while number != 0 && number % base == 0 && at + 1 < units {
+            (number, at) = (number / base, at + 1);
+        }
+        (number, at)
+    };
+    if is_binary {
+        let units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+        let (number, at) = reduced(i128::from(Quantity { nanos }.rounded_up()), 1024, units.len());
+        return Some(format!("{number}{}", units.get(at)?));
+    }
+    if nanos == 0 {
+        return Some("0".to_owned());
+    }
+    let units = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    let (number, at) = reduced(nanos, 1000, units.len());
+    // In `1e3` the unit is an exponent. The unit E stands alone.
+    let has_exponent = suffix.len() > 1 && suffix.starts_with(['e', 'E']);
+    let unit = match at {
+        3 => String::new(),
+        at if has_exponent => format!("e{}", (i64::try_from(at).ok()? - 3) * 3),
+        at => (*units.get(at)?).to_owned(),
+    };
+    Some(format!("{number}{unit}"))
+}
+
 /// Multiplier of a suffix: an exponent of ten or of two.
 enum Unit {
     Ten(i32),
@@ -230,6 +264,31 @@ mod tests {
 
     fn nanos(text: &str) -> i128 {
         read(text).unwrap_or_else(|_| panic!("{text} is a quantity")).amount.nanos
+    }
+
+    #[test]
+    fn prints_the_largest_unit_without_a_fraction() {
+        for (text, printed) in [
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("1024Mi", "1Gi"),
+            ("0.5Gi", "512Mi"),
+            ("1000Mi", "1000Mi"),
+            ("512", "512"),
+            ("1023Ki", "1023Ki"),
+            ("1Ki", "1Ki"),
+            ("0.5Ki", "512"),
+            ("1000", "1k"),
+            ("1.5", "1500m"),
+            ("1500k", "1500k"),
+            ("1e3", "1e3"),
+            ("12E6", "12e6"),
+            ("1E", "1E"),
+            ("-2Gi", "-2Gi"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Some(printed), "{text}");
+        }
+        assert_eq!(canonical("ten"), None);
     }
 
     #[test]

@@ -15,13 +15,27 @@ pub struct Config<'d> {
     root: &'d Node,
     minor: Minor,
     gates: EnabledGates,
+    /// Whether a missing or zero value has a default.
+    has_defaults: bool,
 }
 
 impl<'d> Config<'d> {
     /// Wraps a document for a kubelet of this version, with the effective gates.
     #[must_use]
     pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
-        Self { root: &document.root, minor, gates }
+        Self { root: &document.root, minor, gates, has_defaults: true }
+    }
+
+    /// Wraps a document that writes out every default, so that a missing or zero value has none.
+    #[must_use]
+    pub(crate) fn explicit(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
+        Self { has_defaults: false, ..Self::new(document, minor, gates) }
+    }
+
+    /// Reports whether a missing or zero value has a default.
+    #[must_use]
+    pub(crate) fn has_defaults(&self) -> bool {
+        self.has_defaults
     }
 
     /// Returns the version of the kubelet.
@@ -150,7 +164,7 @@ impl<'d> Config<'d> {
     }
 
     fn default(&self, field: &'static Field) -> Option<&'static Json> {
-        if field.is_known_to(self.minor) { field.default.at(self.minor) } else { None }
+        if self.has_defaults && field.is_known_to(self.minor) { field.default.at(self.minor) } else { None }
     }
 }
 

@@ -13,7 +13,7 @@ impl Config<'_> {
     /// `KubeletCrashLoopBackOffMax` is on; otherwise an unset field returns `None`.
     #[must_use]
     pub fn max_container_restart_period(&self) -> Option<i64> {
-        let unset = self.gate("KubeletCrashLoopBackOffMax").then_some(300_000_000_000);
+        let unset = (self.has_defaults() && self.gate("KubeletCrashLoopBackOffMax")).then_some(300_000_000_000);
         self.duration("crashLoopBackOff.maxContainerRestartPeriod").or(unset)
     }
 
@@ -22,7 +22,7 @@ impl Config<'_> {
     #[must_use]
     pub fn image_pull_credentials_verification_policy(&self) -> &str {
         match self.text("imagePullCredentialsVerificationPolicy") {
-            "" if self.gate("KubeletEnsureSecretPulledImages") => "NeverVerifyPreloadedImages",
+            "" if self.has_defaults() && self.gate("KubeletEnsureSecretPulledImages") => "NeverVerifyPreloadedImages",
             policy => policy,
         }
     }
@@ -32,7 +32,7 @@ impl Config<'_> {
     pub fn serialize_image_pulls(&self) -> bool {
         let several = self.minor() >= Minor(27) && self.int("maxParallelImagePulls").is_some_and(|pulls| pulls > 1);
         match self.given("serializeImagePulls") {
-            None => !several,
+            None => self.has_defaults() && !several,
             Some(_) => self.is("serializeImagePulls"),
         }
     }
@@ -43,7 +43,7 @@ impl Config<'_> {
     pub fn node_status_report_frequency(&self) -> Option<i64> {
         let set = |path| self.given(path).and_then(|_| self.duration(path)).filter(|_| !self.is_zero(path));
         set("nodeStatusReportFrequency")
-            .or_else(|| set("nodeStatusUpdateFrequency"))
+            .or_else(|| set("nodeStatusUpdateFrequency").filter(|_| self.has_defaults()))
             .or_else(|| self.duration("nodeStatusReportFrequency"))
     }
 

@@ -13,6 +13,8 @@ mod number;
 mod tests;
 mod time;
 
+pub(crate) use header::folds_to;
+
 /// The only field with a time (`metav1.Time`).
 const TIME_FIELD: &str = "registerWithTaints[].timeAdded";
 
@@ -42,6 +44,24 @@ pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     };
     if load.check_header(map, &document.root) {
         load.check_object(map, "", "");
+    }
+    load.refusals
+}
+
+/// Returns the reasons why a kubelet of this version cannot decode a document as an untyped map with `apiVersion` and
+/// `kind`, as it reads a drop-in.
+pub(super) fn check_untyped(document: &Document, minor: Minor) -> Vec<Refusal> {
+    let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
+    if document.syntax == Syntax::Yaml {
+        load.check_finite(&document.root, "");
+    }
+    match &document.root.value {
+        Value::Mapping(map) => {
+            load.check_header(map, &document.root);
+        }
+        _ => {
+            load.check_header(&Mapping::new(), &document.root);
+        }
     }
     load.refusals
 }

@@ -22,6 +22,7 @@ mod sysctl;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
+pub(crate) use load::folds_to;
 pub use refusals::Refusals;
 pub(crate) use startup::{cpu_manager, log_rotation, server};
 
@@ -107,12 +108,61 @@ pub struct HostCondition {
 #[must_use]
 pub fn assess(document: &Document, minor: Minor) -> Verdict {
     let mut verdict = assess_unredacted(document, minor);
-    let refusals = verdict.refusals.iter_mut().chain(&mut verdict.startup).chain(&mut verdict.later);
-    for refusal in refusals.filter(|refusal| secrets::is_secret(&refusal.field)) {
+    redact(verdict.refusals.iter_mut().chain(&mut verdict.startup).chain(&mut verdict.later));
+    verdict
+}
+
+/// Returns the verdict on a configuration that writes out every default: a missing or zero value has no default.
+pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
+    let mut verdict = Verdict {
+        minor,
+        stage: Stage::Ok,
+        refusals: Vec::new(),
+        startup: Vec::new(),
+        later: Vec::new(),
+        host_conditions: Vec::new(),
+    };
+    match gates::apply(document, minor) {
+        Err(refusals) => (verdict.stage, verdict.refusals) = (Stage::Gates, refusals),
+        Ok(enabled) => {
+            let config = Config::explicit(document, minor, enabled);
+            verdict.refusals = rules::check(&config);
+            if verdict.refusals.is_empty() {
+                verdict.startup = startup::check(&config);
+                verdict.host_conditions = rules::host::host_conditions(&config);
+                verdict.host_conditions.extend(startup::host_conditions(&config));
+            } else {
+                verdict.stage = Stage::Validate;
+            }
+        }
+    }
+    redact(verdict.refusals.iter_mut().chain(&mut verdict.startup));
+    verdict
+}
+
+/// Returns the reasons why a kubelet cannot decode a document.
+pub(crate) fn load_refusals(document: &Document, minor: Minor) -> Vec<Refusal> {
+    let mut refusals = load::check(document, minor);
+    redact(&mut refusals);
+    refusals
+}
+
+/// Returns the reasons why a kubelet cannot decode a document as an untyped map with `apiVersion` and `kind`.
+pub(crate) fn header_refusals(document: &Document, minor: Minor) -> Vec<Refusal> {
+    load::check_untyped(document, minor)
+}
+
+/// Returns the reasons why a kubelet refuses the gates of a document.
+pub(crate) fn gate_refusals(document: &Document, minor: Minor) -> Vec<Refusal> {
+    gates::apply(document, minor).err().unwrap_or_default()
+}
+
+/// Removes values that may be secret from messages.
+fn redact<'r>(refusals: impl IntoIterator<Item = &'r mut Refusal>) {
+    for refusal in refusals.into_iter().filter(|refusal| secrets::is_secret(&refusal.field)) {
         refusal.message = secrets::redacted_message(&refusal.message);
         refusal.help = refusal.help.as_deref().map(secrets::redacted_message);
     }
-    verdict
 }
 
 fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {

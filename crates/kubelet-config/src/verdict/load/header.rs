@@ -45,7 +45,7 @@ impl Load {
 }
 
 /// Reports whether encoding/json accepts a key for a name. Besides ASCII case it folds `ſ` and the Kelvin sign.
-fn folds_to(key: &str, name: &str) -> bool {
+pub(crate) fn folds_to(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {
         'ſ' => 's',
         '\u{212a}' => 'k',

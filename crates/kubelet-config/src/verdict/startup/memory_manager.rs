@@ -140,7 +140,8 @@ fn hard_threshold<'d>(config: &Config<'d>) -> Option<&'d str> {
         _ => None,
     };
     let given = texts(config, "evictionHard").find(|(key, ..)| *key == signal).map(|(_, text, _)| text);
-    let filled_in = config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings");
+    let filled_in =
+        config.has_defaults() && (config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings"));
     given.or_else(|| filled_in.then(default).flatten())
 }
 

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
-use super::document::{Document, FieldChange, changes as written_changes};
-use super::filled_in::remove_filled_in;
-use super::{Minor, defaults, duration, gates};
+use crate::document::{Document, FieldChange, changes as written_changes};
+use crate::filled_in::remove_filled_in;
+use crate::{Minor, defaults, duration, gates};
 
 const GATES: &str = "featureGates";
 /// Gates that change the defaults of others (`component-base/featuregate`).
