@@ -12,7 +12,6 @@ use kubelet_config::minor::NEWEST;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::desired::{Desired, PoolTarget};
-use nodecfg_sandbox::LOCAL_CONFIG;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
@@ -68,7 +67,7 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
                     let mut node = NodeSpec::new(node, labels.clone(), &kubelet_version);
-                    node.local_config.clone_from(&local_config);
+                    node.host.file.clone_from(&local_config);
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }

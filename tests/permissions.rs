@@ -342,7 +342,7 @@ impl Workspace {
         let mut specs = nodes::generic(2, &[PoolName::new("general").unwrap()], profile.git_version()).unwrap();
         // No field of the local configuration differs from the repository, so no change needs a drained node.
         let local = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-        specs.iter_mut().for_each(|spec| spec.local_config = Some(local.to_owned()));
+        specs.iter_mut().for_each(|spec| spec.host.file = Some(local.to_owned()));
         let embedded = Embedded::start(options, specs).await.unwrap();
         let home = tempfile::tempdir().unwrap();
         let user = serve_as(&embedded, User::with_rules("user", rules), &home.path().join("kubeconfig")).await;

@@ -149,7 +149,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
         }
     };
     let count = specs.len();
-    specs.iter_mut().for_each(|spec| spec.drop_in = args.drop_ins);
+    specs.iter_mut().for_each(|spec| spec.host.writes_drop_in = args.drop_ins);
     let options = EmbeddedOptions { installed: !args.not_installed, ..args.simulation.options(profile, count) };
     let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::LOCAL_CONFIG;
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::risk::Class;
 use kubelet_config::verdict::assess;
 use nodecfg_planning::desired::Rendered;
 use nodecfg_planning::plan::changed_fields;
+use nodecfg_sandbox::nodes::KUBEADM_FILE;
 
 /// Local configuration of the nodes of a pool that allows `allowed`: kubeadm's defaults, and the pool's value of each
 /// top-level field that a first assignment could not change without a drain.
@@ -24,7 +24,7 @@ pub(super) fn local_config(rendered: &Rendered, allowed: Class, minor: Minor) ->
 
 /// `None` if kubelets refuse the combination, or if its change is of a higher class than its parts.
 fn mixed(pool: &Document, allowed: Class, minor: Minor) -> Option<Document> {
-    let provisioned = Document::parse("local", LOCAL_CONFIG).document?;
+    let provisioned = Document::parse("own", KUBEADM_FILE).document?;
     let (own, mut fields) = (pool.to_json(), provisioned.to_json());
     let fields_of_node = fields.as_object_mut()?;
     for field in fields_above(&provisioned, pool, allowed, minor) {

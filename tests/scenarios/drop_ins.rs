@@ -56,9 +56,11 @@ async fn agents_without_a_report_count_as_file_or_as_all_others(start: ClusterSe
     let cluster = start.kubeadm().pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 150", "{maxUnavailable: 100%}");
     let refused = cluster.sync(&repository, &[]).await.exits(3);
-    refused.prints("cgroupDriver (replace)").prints("write cgroupDriver: systemd, which the configuration omits");
-    repository
-        .change("a", "maxPods: 150\ncgroupDriver: systemd\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local");
+    refused
+        .prints("cgroupDriver (replace)")
+        .prints("write cgroupDriver: systemd, staticPodPath: /etc/kubernetes/manifests, which");
+    let of_kubeadm = "cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\nstaticPodPath: /etc/kubernetes/manifests";
+    repository.change("a", &format!("maxPods: 150\nclusterDomain: cluster.local\n{of_kubeadm}"));
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     assert_eq!(activation(&cluster, "a-1").await, "file");
     cluster.down().await;

@@ -7,33 +7,13 @@ use serde_json::{Map, Value as Json, json};
 
 use super::api::{Api, NodeProxy, ProxyResult};
 use super::kubelets::Fault;
-use super::nodes::LOCAL_CONFIG_ANNOTATION;
+use super::nodes::HostSpec;
 use kubelet_config::Minor;
 use kubelet_config::defaults::{is_struct, is_zero, with_defaults};
 use kubelet_config::document::Document;
 use kubelet_config::fields::{FieldType, child};
 use kubelet_config::filled_in::fill_in_certificate;
 use kubelet_config::minor::{NEWEST, OLDEST};
-
-/// Local configuration of every node; a short form of kubeadm's defaults.
-pub const LOCAL_CONFIG: &str = "\
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-authentication:
-  anonymous:
-    enabled: false
-  webhook:
-    enabled: true
-  x509:
-    clientCAFile: /etc/kubernetes/pki/ca.crt
-authorization:
-  mode: Webhook
-cgroupDriver: systemd
-clusterDNS:
-- 10.96.0.10
-clusterDomain: cluster.local
-rotateCertificates: true
-";
 
 /// Fields that the kubelet prints with their zero value, because their Go tags have no `omitempty`.
 const SHOWN_WITH_ZERO: [&str; 3] =
@@ -118,9 +98,9 @@ pub(super) fn minor_of(version: &str) -> Minor {
 /// `None` if the active ConfigMap or its key is missing. A real kubelet would have a copy on its disk.
 pub(super) fn active(api: &Api, node: &Json) -> Option<String> {
     let Some(active) = node.pointer("/status/config/active/configMap") else {
-        let annotations = node.pointer("/metadata/annotations").and_then(Json::as_object);
-        let own = annotations.and_then(|annotations| annotations.get(LOCAL_CONFIG_ANNOTATION)?.as_str());
-        return Some(own.unwrap_or(LOCAL_CONFIG).to_owned());
+        let annotations = node.pointer("/metadata/annotations").cloned().unwrap_or_default();
+        let host = HostSpec::of(&serde_json::from_value(annotations).unwrap_or_default());
+        return Some(host.own_file().to_owned());
     };
     let text = |key: &str| active.get(key).and_then(Json::as_str).unwrap_or_default();
     let map = api.get("", "configmaps", text("namespace"), text("name"))?;
@@ -155,6 +135,7 @@ impl<F: Fn(&str) -> Option<Fault> + Send + Sync> NodeProxy for KubeletProxy<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodes::KUBEADM_FILE;
 
     fn configz(text: &str, minor: u32) -> Json {
         let ProxyResult::Response { status: 200, body, .. } = respond("/configz", text, Minor(minor), None) else {
@@ -165,7 +146,7 @@ mod tests {
 
     #[test]
     fn configz_contains_defaults_and_omits_empty_fields() {
-        let shown = configz(LOCAL_CONFIG, 36);
+        let shown = configz(KUBEADM_FILE, 36);
         assert_eq!((&shown["cgroupDriver"], &shown["clusterDNS"][0]), (&json!("systemd"), &json!("10.96.0.10")));
         assert_eq!((&shown["syncFrequency"], &shown["imageMaximumGCAge"]), (&json!("1m0s"), &json!("0s")));
         assert_eq!((&configz("", 36)["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));

@@ -176,7 +176,7 @@ impl Embedded {
         });
         let client = api.client();
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
-        let drop_ins = specs.iter().any(|spec| spec.drop_in);
+        let drop_ins = specs.iter().any(|spec| spec.host.writes_drop_in);
         nodes::create(&client, specs, nodecfg_clock::now(), options.images, CREATED_AT_A_TIME).await?;
         let workloads = options.workloads;
         let (seed, speed) = (options.seed, options.speed);

@@ -14,5 +14,4 @@ pub mod server;
 pub mod simulated;
 pub mod workloads;
 
-pub use configz::LOCAL_CONFIG;
 pub use embedded::{Embedded, EmbeddedOptions, SandboxError};

@@ -42,14 +42,40 @@ pub struct NodeSpec {
     pub reports_config: bool,
     /// Whether the Node has devices, as faults of devices need.
     pub has_devices: bool,
-    /// Local configuration of a node with an agent. `None`: a short form of kubeadm's defaults.
-    pub local_config: Option<String>,
-    /// Whether the agent writes a drop-in instead of the kubelet's `--config` file.
-    pub drop_in: bool,
     /// Whether the Node registers with nodecfg's startup taint.
     pub startup_taint: bool,
+    /// The machine of the Node.
+    pub host: HostSpec,
+}
+
+/// Description of the machine of a Node, which an annotation of the Node carries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HostSpec {
+    /// Text of the kubelet's own `--config` file. `None`: [`KUBEADM_FILE`].
+    pub file: Option<String>,
+    /// Whether the agent writes a drop-in instead of the kubelet's `--config` file.
+    pub writes_drop_in: bool,
     /// Configuration that `nodecfg-agent boot` put in place before the first start of the kubelet.
     pub booted: Option<BootedConfig>,
+}
+
+/// The `--config` file of a kubelet as kubeadm 1.36 writes it.
+pub const KUBEADM_FILE: &str = include_str!("kubeadm.yaml");
+
+/// Annotation of a simulated Node with its [`HostSpec`].
+const HOST_ANNOTATION: &str = "sandbox.nodecfg.dev/host";
+
+impl HostSpec {
+    /// Reads the description from the annotations of a Node.
+    pub(crate) fn of(annotations: &BTreeMap<String, String>) -> Self {
+        annotations.get(HOST_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// Text of the kubelet's own `--config` file.
+    pub(crate) fn own_file(&self) -> &str {
+        self.file.as_deref().unwrap_or(KUBEADM_FILE)
+    }
 }
 
 /// Configuration that `nodecfg-agent boot` put in place.
@@ -65,15 +91,6 @@ pub struct BootedConfig {
     pub kubelet: String,
 }
 
-/// Annotation of a simulated Node with the configuration that its host has booted with.
-pub(crate) const BOOTED_ANNOTATION: &str = "sandbox.nodecfg.dev/booted";
-
-/// Annotation of a simulated Node whose agent writes drop-ins.
-pub(crate) const DROP_IN_ANNOTATION: &str = "sandbox.nodecfg.dev/drop-in";
-
-/// Annotation of a simulated Node with the local configuration of its host.
-pub(crate) const LOCAL_CONFIG_ANNOTATION: &str = "sandbox.nodecfg.dev/local-config";
-
 impl NodeSpec {
     /// Creates the description of a Node with the labels of every kubelet and `labels`.
     #[must_use]
@@ -87,10 +104,8 @@ impl NodeSpec {
             kubelet_version,
             reports_config: true,
             has_devices: false,
-            local_config: None,
-            drop_in: false,
             startup_taint: false,
-            booted: None,
+            host: HostSpec::default(),
         }
     }
 
@@ -164,14 +179,8 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
     };
     let (status, reason, message) = ready_condition(Ready::Yes);
     let mut annotations = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
-    if let (Some(text), Some(annotations)) = (&spec.local_config, annotations.as_object_mut()) {
-        annotations.insert(LOCAL_CONFIG_ANNOTATION.to_owned(), text.as_str().into());
-    }
-    if let (true, Some(annotations)) = (spec.drop_in, annotations.as_object_mut()) {
-        annotations.insert(DROP_IN_ANNOTATION.to_owned(), "true".into());
-    }
-    if let (Some(booted), Some(annotations)) = (&spec.booted, annotations.as_object_mut()) {
-        annotations.insert(BOOTED_ANNOTATION.to_owned(), json!(json!(booted).to_string()));
+    if let (true, Some(annotations)) = (spec.host != HostSpec::default(), annotations.as_object_mut()) {
+        annotations.insert(HOST_ANNOTATION.to_owned(), json!(spec.host).to_string().into());
     }
     let mut object = json!({
         "apiVersion": "v1",

@@ -10,7 +10,7 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::Fault;
-use nodecfg_sandbox::nodes::{BootedConfig, NodeSpec};
+use nodecfg_sandbox::nodes::{BootedConfig, HostSpec, NodeSpec};
 use nodecfg_sandbox::simulated::SimulatedNodes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -351,7 +351,9 @@ impl Cluster {
         let spec = |(name, pool, booted): (String, &str, Option<BootedConfig>)| {
             let labels = [("nodecfg.dev/pool".to_owned(), pool.to_owned())].into();
             let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, "v1.36.2");
-            NodeSpec { local_config: Some(KUBELET.to_owned()), startup_taint: booted.is_none(), booted, ..spec }
+            let startup_taint = booted.is_none();
+            let host = HostSpec { file: Some(KUBELET.to_owned()), booted, ..HostSpec::default() };
+            NodeSpec { startup_taint, host, ..spec }
         };
         self.sandbox().embedded().join(nodes.into_iter().map(spec).collect()).await.unwrap();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
-use nodecfg_sandbox::nodes::NodeSpec;
+use nodecfg_sandbox::nodes::{HostSpec, NodeSpec};
 use nodecfg_sandbox::workloads::WorkloadSpec;
 
 mod cluster;
@@ -238,9 +238,9 @@ impl ClusterSetup {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         // Without other fields, the agent of the node compares only those of the test's repository.
-        let local_config = (!self.kubeadm).then(|| KUBELET.to_owned());
-        let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, version);
-        self.nodes.push(NodeSpec { local_config, drop_in: self.drop_ins, ..spec });
+        let file = (!self.kubeadm).then(|| KUBELET.to_owned());
+        let host = HostSpec { file, writes_drop_in: self.drop_ins, ..HostSpec::default() };
+        self.nodes.push(NodeSpec { host, ..NodeSpec::new(NodeName::new(name).unwrap(), labels, version) });
         self
     }
 

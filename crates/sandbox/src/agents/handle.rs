@@ -20,7 +20,7 @@ use crate::configz;
 use crate::kubelets::requests::{self, Node};
 use crate::kubelets::watch::{Change, Collection};
 use crate::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
-use crate::nodes::{BOOTED_ANNOTATION, DROP_IN_ANNOTATION, LOCAL_CONFIG_ANNOTATION};
+use crate::nodes::HostSpec;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::{AgentClientOptions, PointerPlace};
 use nodecfg_agent::settings::Settings;
@@ -277,9 +277,7 @@ impl Fleet {
         self.remove(&name);
         let seed = seed_of(self.options.seed, &name);
         let host = Arc::new(SimHost::new(HostOptions {
-            local_config: node.metadata.annotations.get(LOCAL_CONFIG_ANNOTATION).cloned(),
-            booted: node.metadata.annotations.get(BOOTED_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
-            drop_in: node.metadata.annotations.contains_key(DROP_IN_ANNOTATION),
+            spec: HostSpec::of(&node.metadata.annotations),
             name: name.clone(),
             version: KubeletVersion::parse(version),
             fault: self.options.faults.of(&name),

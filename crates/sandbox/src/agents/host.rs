@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use super::cached_verdicts::CachedVerdicts;
 use super::process::{KubeletWrite, Process, Text};
 use crate::api::ProxyResult;
-use crate::configz::{self, LOCAL_CONFIG};
+use crate::configz;
 use crate::kubelets::Fault;
-use crate::nodes::BootedConfig;
+use crate::nodes::{BootedConfig, HostSpec};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
@@ -68,12 +68,7 @@ struct Inner {
 /// Parameters of a host.
 #[derive(Debug)]
 pub(super) struct HostOptions {
-    /// Provisioned configuration; `None` for that of all nodes.
-    pub(super) local_config: Option<String>,
-    /// Configuration that the host has booted with.
-    pub(super) booted: Option<BootedConfig>,
-    /// Whether the agent writes drop-ins.
-    pub(super) drop_in: bool,
+    pub(super) spec: HostSpec,
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
@@ -123,18 +118,18 @@ fn loaded(disk: &MemoryDisk) -> Text {
 }
 
 impl SimHost {
-    /// Creates a host that runs the local configuration, or the one that it has booted with.
+    /// Creates a host that runs its own configuration, or the one that it has booted with.
     pub(super) fn new(options: HostOptions) -> Self {
         let disk = MemoryDisk::new();
-        let local = options.local_config.as_deref().unwrap_or(LOCAL_CONFIG).as_bytes();
-        disk.put(Path::new(CONFIG_FILE), local, 0o644);
-        let paths = paths(options.drop_in);
-        if options.drop_in {
+        let spec = options.spec;
+        disk.put(Path::new(CONFIG_FILE), spec.own_file().as_bytes(), 0o644);
+        let paths = paths(spec.writes_drop_in);
+        if spec.writes_drop_in {
             // A folder without the agent's file. The kubelet reads no hidden file.
             disk.put(&Path::new(CONFIG_DIR).join(".keep"), &[], 0o644);
         }
         let now = options.clock.now();
-        if let Some(booted) = options.booted {
+        if let Some(booted) = spec.booted {
             boot(&disk, &paths, booted, options.version, now);
         }
         let running = loaded(&disk);

@@ -58,7 +58,7 @@ async fn cluster() -> Embedded {
 fn specs(count: usize) -> Vec<NodeSpec> {
     let mut specs = nodes::generic(count, &[PoolName::new("gpu").unwrap()], "v1.36.2").unwrap();
     // Only maxPods differs, so that no change needs more than a drained node.
-    specs.iter_mut().for_each(|spec| spec.local_config = Some(KUBELET.replace("64", "110")));
+    specs.iter_mut().for_each(|spec| spec.host.file = Some(KUBELET.replace("64", "110")));
     specs
 }
 
@@ -122,7 +122,8 @@ async fn booted_node_joins_without_a_restart() {
         namespace: NAMESPACE.to_owned(),
         kubelet: KUBELET.to_owned(),
     };
-    let spec = NodeSpec { booted: Some(booted), ..specs(1).remove(0) };
+    let mut spec = specs(1).remove(0);
+    spec.host.booted = Some(booted);
     let name = spec.name.to_string();
     embedded.join(vec![spec]).await.unwrap();
     until("the node joins", || is_known_good(&embedded, &name)).await;
