@@ -8,52 +8,19 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
+use super::flag_values::Kind;
 use super::traced::{default_place, set, tree};
 use super::{Origin, Refused};
 use crate::document::{Mapping, Node, Value};
 use crate::finding::Place;
-use crate::{Minor, duration, fields, label, quantity, strconv, table};
+use crate::{Minor, fields, table};
 
 static TEXT: &str = include_str!("../../data/flags.csv");
 static TABLE: LazyLock<BTreeMap<String, Flag>> = LazyLock::new(|| {
     table::rows(TEXT).filter_map(|cells| flag(&cells)).map(|flag| (flag.name.clone(), flag)).collect()
 });
-
-/// The type of a flag's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Bool,
-    Int32,
-    Int64,
-    /// A log level.
-    Level,
-    Text,
-    Ip,
-    Duration,
-    Quantity,
-    /// `a,b`.
-    List,
-    /// `a=b,c=d`.
-    Pairs,
-    /// `a=b`, once for each flag.
-    Pair,
-    /// `a<b,c<d`.
-    Thresholds,
-    /// `A=true,B=false`.
-    Switches,
-    /// `a:b,a:c`.
-    Headers,
-    /// `key=value:Effect`.
-    Taints,
-    /// `0:memory=1Gi;1:memory=2Gi`.
-    Memory,
-    /// `pattern=2,other=3`.
-    Levels,
-    /// A boolean that has no effect if it is false.
-    SwitchOn,
-}
 
 /// One flag.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,8 +59,24 @@ fn written(name: &str) -> String {
     if name.len() == 1 { format!("-{name}") } else { format!("--{name}") }
 }
 
-/// Parses the arguments of a command line as pflag does. Returns the flags that set fields of this version.
+/// Returns the values of `--config` and `--config-dir` in a command line. Empty values count as unset.
+///
+/// # Errors
+/// The kubelet refuses its flags.
+pub fn paths(arguments: &[String], minor: Minor) -> Result<[Option<String>; 2], Refused> {
+    let given = read(arguments, minor)?;
+    let text = |name: &str| given.get(name)?.value.as_str().filter(|path| !path.is_empty()).map(str::to_owned);
+    Ok([text("config"), text("config-dir")])
+}
+
+/// Parses the arguments of a command line. Returns the flags that set fields of this version.
 pub(super) fn parse(arguments: &[String], minor: Minor) -> Result<Vec<Given>, Refused> {
+    let has_field = |given: &Given| given.flag.field.is_some_and(|field| field.is_known_to(minor));
+    Ok(read(arguments, minor)?.into_values().filter(has_field).collect())
+}
+
+/// Reads arguments as pflag does.
+fn read(arguments: &[String], minor: Minor) -> Result<BTreeMap<&'static str, Given>, Refused> {
     let mut given: BTreeMap<&str, Given> = BTreeMap::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -115,16 +98,15 @@ pub(super) fn parse(arguments: &[String], minor: Minor) -> Result<Vec<Given>, Re
             },
         };
         let before = given.get(name.as_str()).map(|given| &given.value);
-        let read = flag.kind.read(&value, before);
+        let result = flag.kind.read(&value, before);
         // The value is not quoted: it may be a password.
         let value =
-            read.ok_or_else(|| refused(&written(&name), &format!("the value is not {}", flag.kind.phrase())))?;
+            result.ok_or_else(|| refused(&written(&name), &format!("the value is not {}", flag.kind.phrase())))?;
         if let Some(value) = value {
             given.insert(&flag.name, Given { flag, value });
         }
     }
-    let has_field = |given: &Given| given.flag.field.is_some_and(|field| field.is_known_to(minor));
-    Ok(given.into_values().filter(has_field).collect())
+    Ok(given)
 }
 
 /// Splits an argument into the name of a flag and its value.
@@ -181,196 +163,12 @@ pub(super) fn over(mut root: Node, flags: &[Given]) -> Node {
     root
 }
 
-impl Kind {
-    fn phrase(self) -> &'static str {
-        match self {
-            Self::Bool | Self::SwitchOn => "a boolean",
-            Self::Int32 | Self::Int64 | Self::Level => "a whole number in its range",
-            Self::Text => "a text",
-            Self::Ip => "an IP address",
-            Self::Duration => "a duration such as 30s",
-            Self::Quantity => "a quantity such as 100Mi",
-            Self::List => "a list such as a,b",
-            Self::Pairs => "a list of pairs such as a=b,c=d",
-            Self::Pair => "a pair such as a=b",
-            Self::Thresholds => "a list of thresholds such as memory.available<100Mi",
-            Self::Switches => "a list of booleans such as A=true,B=false",
-            Self::Headers => "a list of headers such as a:b,c:d",
-            Self::Taints => "a list of taints such as key=value:NoSchedule",
-            Self::Memory => "a list of reservations such as 0:memory=1Gi",
-            Self::Levels => "a list of levels such as file=2",
-        }
-    }
-
-    /// Reads a value. `before`: the value of the same flag so far. `Some(None)`: the value has no effect.
-    fn read(self, text: &str, before: Option<&Json>) -> Option<Option<Json>> {
-        Some(Some(match self {
-            Self::Bool => json!(strconv::boolean(text)?),
-            Self::SwitchOn => return Some(strconv::boolean(text)?.then_some(Json::Bool(true))),
-            Self::Int32 => json!(i32::try_from(whole(text)?).ok()?),
-            Self::Int64 => json!(whole(text)?),
-            Self::Level => json!(strconv::unsigned(text).filter(|level| *level <= i32::MAX as u64)?),
-            Self::Text => json!(text),
-            Self::Ip if text.is_empty() => return Some(None),
-            Self::Ip => json!(text.parse::<std::net::IpAddr>().ok().map(|_| text)?),
-            Self::Duration => json!(duration::go(duration::nanoseconds(text).ok()?)),
-            Self::Quantity => json!(quantity::is_quantity(text).then_some(text)?),
-            Self::List => after(before, list(text)?),
-            Self::Pairs => pairs(before, text.split(','), '=', |value| Some(json!(value)))?,
-            Self::Pair => pairs(before, [text], '=', |value| Some(json!(value)))?,
-            Self::Thresholds => pairs(before, text.split(','), '<', |value| Some(json!(value)))?,
-            Self::Switches => pairs(before, text.split(','), '=', |value| Some(json!(strconv::boolean(value)?)))?,
-            Self::Headers => headers(before, text)?,
-            // Each flag replaces the one before.
-            Self::Taints => taints(text)?,
-            Self::Memory if text.is_empty() => return Some(None),
-            Self::Memory => after(before, text.split(';').map(reservation).collect::<Option<_>>()?),
-            Self::Levels => {
-                after(before, text.split(',').filter(|part| !part.is_empty()).map(level).collect::<Option<_>>()?)
-            }
-        }))
-    }
-}
-
-fn after(before: Option<&Json>, mut list: Vec<Json>) -> Json {
-    let mut all = before.and_then(Json::as_array).cloned().unwrap_or_default();
-    all.append(&mut list);
-    Json::Array(all)
-}
-
-/// Parses a whole number as Go's `strconv.ParseInt` does with base 0.
-fn whole(text: &str) -> Option<i64> {
-    let (sign, rest) = match text.as_bytes().first()? {
-        b'-' => ("-", text.get(1..)?),
-        b'+' => ("", text.get(1..)?),
-        _ => ("", text),
-    };
-    let lower = rest.to_ascii_lowercase();
-    let (base, digits) = match lower.get(..2) {
-        Some("0x") => (16, lower.get(2..)?),
-        Some("0b") => (2, lower.get(2..)?),
-        Some("0o") => (8, lower.get(2..)?),
-        Some(two) if two.starts_with('0') => (8, lower.get(1..)?),
-        _ => (10, lower.as_str()),
-    };
-    // An underscore stands between two digits, and only after a prefix.
-    let prefixed = base != 10;
-    if digits.contains("__") || digits.ends_with('_') || (!prefixed && digits.contains('_')) {
-        return None;
-    }
-    let digits = digits.replace('_', "");
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_alphanumeric()) {
-        return None;
-    }
-    i64::from_str_radix(&format!("{sign}{digits}"), base).ok()
-}
-
-/// Parses a line of comma-separated values, with quotes as in CSV (pflag's `StringSlice`).
-fn list(text: &str) -> Option<Vec<Json>> {
-    let (mut items, mut rest) = (Vec::new(), text);
-    if text.is_empty() {
-        return Some(items);
-    }
-    loop {
-        let (item, after) = match rest.strip_prefix('"') {
-            None => {
-                let (item, after) = rest.split_once(',').map_or((rest, None), |(item, after)| (item, Some(after)));
-                (item.to_owned(), after)
-            }
-            Some(quoted) => {
-                let mut end = quoted.find('"')?;
-                while quoted.get(end + 1..)?.starts_with('"') {
-                    end = end + 2 + quoted.get(end + 2..)?.find('"')?;
-                }
-                let after = quoted.get(end + 1..)?;
-                let after = if after.is_empty() { None } else { Some(after.strip_prefix(',')?) };
-                (quoted.get(..end)?.replace("\"\"", "\""), after)
-            }
-        };
-        if !rest.starts_with('"') && item.contains('"') {
-            return None;
-        }
-        items.push(Json::String(item));
-        match after {
-            None => return Some(items),
-            Some(after) => rest = after,
-        }
-    }
-}
-
-fn pairs<'t>(
-    before: Option<&Json>,
-    parts: impl IntoIterator<Item = &'t str>,
-    between: char,
-    value: impl Fn(&str) -> Option<Json>,
-) -> Option<Json> {
-    let mut map = before.and_then(Json::as_object).cloned().unwrap_or_default();
-    for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        let (key, text) = part.split_once(between)?;
-        map.insert(key.trim().to_owned(), value(text.trim())?);
-    }
-    Some(Json::Object(map))
-}
-
-fn headers(before: Option<&Json>, text: &str) -> Option<Json> {
-    let mut map = before.and_then(Json::as_object).cloned().unwrap_or_default();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once(':')?;
-        let values = map.entry(key.trim()).or_insert_with(|| json!([]));
-        values.as_array_mut()?.push(json!(value.trim()));
-    }
-    Some(Json::Object(map))
-}
-
-/// Parses taints as `taintutils.ParseTaints` does. A taint that ends with a minus is a removal, which has no effect.
-fn taints(text: &str) -> Option<Json> {
-    let mut taints: Vec<Json> = Vec::new();
-    for part in text.split(',').filter(|part| !part.ends_with('-') && !text.is_empty()) {
-        let (pair, effect) = part.split_once(':')?;
-        let (key, value) = pair.split_once('=').map_or((pair, None), |(key, value)| (key, Some(value)));
-        let is_valid = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect)
-            && label::check_label_key(key).is_ok()
-            && value.is_none_or(|value| label::check_label_value(value).is_ok());
-        let same = |other: &Json| other["key"] == key && other["effect"] == effect;
-        if !is_valid || taints.iter().any(same) {
-            return None;
-        }
-        let mut taint = Map::from_iter([("key".to_owned(), json!(key)), ("effect".to_owned(), json!(effect))]);
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            taint.insert("value".to_owned(), json!(value));
-        }
-        taints.push(Json::Object(taint));
-    }
-    Some(Json::Array(taints))
-}
-
-fn reservation(text: &str) -> Option<Json> {
-    let (node, limits) = text.split_once(':')?;
-    let node = i32::try_from(strconv::integer(node)?).ok()?;
-    let mut map = Map::new();
-    for limit in limits.split(',') {
-        let (name, amount) = limit.split_once('=')?;
-        if (name != "memory" && !name.starts_with("hugepages-")) || !quantity::is_quantity(amount) {
-            return None;
-        }
-        map.insert(name.to_owned(), json!(amount));
-    }
-    Some(json!({"numaNode": node, "limits": map}))
-}
-
-fn level(text: &str) -> Option<Json> {
-    let (pattern, level) = text.split_once('=').filter(|(pattern, _)| !pattern.is_empty())?;
-    Some(
-        json!({"filePattern": pattern, "verbosity": strconv::unsigned(level).filter(|level| *level <= i32::MAX as u64)?}),
-    )
-}
-
 fn flag(cells: &[String]) -> Option<Flag> {
     let [name, field, kind, combines, since, until, _source] = cells else { return None };
     Some(Flag {
         name: name.clone(),
         field: if field.is_empty() { None } else { Some(fields::lookup(field)?) },
-        kind: kind_of(kind)?,
+        kind: Kind::of(kind)?,
         merges: match combines.as_str() {
             "merges" => true,
             "replaces" => false,
@@ -379,30 +177,6 @@ fn flag(cells: &[String]) -> Option<Flag> {
         },
         since: table::minor(since),
         until: table::minor(until),
-    })
-}
-
-fn kind_of(name: &str) -> Option<Kind> {
-    Some(match name {
-        "bool" => Kind::Bool,
-        "int32" => Kind::Int32,
-        "int64" => Kind::Int64,
-        "level" => Kind::Level,
-        "text" => Kind::Text,
-        "ip" => Kind::Ip,
-        "duration" => Kind::Duration,
-        "quantity" => Kind::Quantity,
-        "list" => Kind::List,
-        "pairs" => Kind::Pairs,
-        "pair" => Kind::Pair,
-        "thresholds" => Kind::Thresholds,
-        "switches" => Kind::Switches,
-        "headers" => Kind::Headers,
-        "taints" => Kind::Taints,
-        "memory" => Kind::Memory,
-        "levels" => Kind::Levels,
-        "switch-on" => Kind::SwitchOn,
-        _ => return None,
     })
 }
 
@@ -421,5 +195,71 @@ mod tests {
                 assert!(minor.is_empty() || table::minor(minor).is_some(), "{}", cells[0]);
             }
         }
+    }
+
+    fn arguments(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The fields that a command line sets, or the reason of its refusal.
+    fn fields(line: &str, minor: u32) -> String {
+        match parse(&arguments(line), Minor(minor)) {
+            Err(refused) => refused.to_string(),
+            Ok(given) => {
+                let root = over(Node::empty_mapping(default_place()), &given);
+                root.to_json().to_string().replace('"', "")
+            }
+        }
+    }
+
+    #[test]
+    fn reads_every_form_of_a_flag() {
+        for (line, result) in [
+            ("--max-pods=5", "{maxPods:5}"),
+            ("--max-pods 5 --max_pods 0x7", "{maxPods:7}"),
+            ("--fail-swap-on --enable-server=F", "{enableServer:false,failSwapOn:true}"),
+            ("-v 3", "{logging:{verbosity:3}}"),
+            ("-v=3", "{logging:{verbosity:3}}"),
+            ("-v3", "{logging:{verbosity:3}}"),
+            ("--v=3", "{logging:{verbosity:3}}"),
+            ("--cluster-dns=a,b --cluster-dns=c", "{clusterDNS:[a,b,c]}"),
+            ("--cluster-dns=", "{clusterDNS:[]}"),
+            ("--eviction-hard=a<1%,b<2% --eviction-hard=c<3", "{evictionHard:{a:1%,b:2%,c:3}}"),
+            ("--kube-reserved=cpu=1,memory=2Gi", "{kubeReserved:{cpu:1,memory:2Gi}}"),
+            ("--cpu-manager-policy-options=a=b,c=d", "{cpuManagerPolicyOptions:{a:b,c=d}}"),
+            ("--feature-gates=A=true,B=0", "{featureGates:{A:true,B:false}}"),
+            ("--manifest-url-header=a:b,a:c", "{staticPodURLHeader:{a:[b,c]}}"),
+            (
+                "--register-with-taints=a=b:NoExecute,c:NoSchedule",
+                "{registerWithTaints:[{effect:NoExecute,key:a,value:b},{effect:NoSchedule,key:c}]}",
+            ),
+            (
+                "--reserved-memory=0:memory=1Gi;1:memory=2Gi --reserved-memory=2:hugepages-2Mi=4Mi",
+                "{reservedMemory:[{limits:{memory:1Gi},numaNode:0},{limits:{memory:2Gi},numaNode:1},\
+                 {limits:{hugepages-2Mi:4Mi},numaNode:2}]}",
+            ),
+            ("--vmodule=a=1,b=2", "{logging:{vmodule:[{filePattern:a,verbosity:1},{filePattern:b,verbosity:2}]}}"),
+            ("--sync-frequency=90s --address=::1", "{address:::1,syncFrequency:1m30s}"),
+            ("--seccomp-default=false", "{}"),
+            ("--kubeconfig=/k --node-ip=1.2.3.4 --config=/c", "{}"),
+            ("--max-pods=5.0", "--max-pods: the value is not a whole number in its range"),
+            ("--max-pods=3000000000", "--max-pods: the value is not a whole number in its range"),
+            ("--max-pods", "--max-pods: the flag needs a value"),
+            ("--fail-swap-on no", "the command line: it has an argument that is no flag"),
+            ("--fail-swap-on=no", "--fail-swap-on: the value is not a boolean"),
+            ("--no-such-flag", "--no-such-flag: kubelet 1.36 has no such flag"),
+            ("-x", "-x: the kubelet has no such flag"),
+            (
+                "--register-with-taints=a=b",
+                "--register-with-taints: the value is not a list of taints such as key=value:NoSchedule",
+            ),
+            ("--version", "--version: the kubelet prints a text and exits"),
+        ] {
+            assert_eq!(fields(line, 36), result, "{line}");
+        }
+        assert_eq!(fields("--fail-cgroupv1=false", 30), "--fail-cgroupv1: kubelet 1.30 has no such flag");
+        assert_eq!(fields("--register-node=false", 22), "{}", "1.22 has the flag and no field");
+        let paths = paths(&arguments("--config=/a --config-dir=/b/ --max-pods=5"), Minor(36));
+        assert_eq!(paths, Ok([Some("/a".to_owned()), Some("/b/".to_owned())]));
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn files(folder: &ConfigDir) -> Result<Vec<DropIn<'_>>, Refused> {
         None => return stop("does not exist"),
         Some(FolderEntry::Folder(entries)) => walk(path, entries, &mut found),
         Some(_) if follows => return stop("is not a folder"),
-        Some(entry) => read(path.to_owned(), path, entry, &mut found),
+        Some(entry) => read(path.to_owned(), path.rsplit('/').next().unwrap_or(path), entry, &mut found),
     }
     Ok(found)
 }
@@ -106,4 +106,78 @@ fn read<'f>(path: String, name: &str, entry: &'f FolderEntry, found: &mut Vec<Dr
         FolderEntry::Unreadable(reason) => Err(reason.clone()),
     };
     found.push(DropIn { path, text });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> FolderEntry {
+        FolderEntry::File(text.to_owned())
+    }
+
+    fn folder(entries: impl IntoIterator<Item = (&'static str, FolderEntry)>) -> FolderEntry {
+        FolderEntry::Folder(entries.into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect())
+    }
+
+    fn link(end: Option<FolderEntry>) -> FolderEntry {
+        FolderEntry::Link(end.map(Box::new))
+    }
+
+    /// The texts that a kubelet reads, and the reason why it stops.
+    fn read_from(path: &str, root: Option<FolderEntry>) -> String {
+        match files(&ConfigDir { path: path.to_owned(), root }) {
+            Err(refused) => refused.to_string(),
+            Ok(files) => {
+                let shown = |file: &DropIn<'_>| match &file.text {
+                    Ok(text) => (*text).to_owned(),
+                    Err(reason) => format!("{}: {reason}", file.path),
+                };
+                files.iter().map(shown).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    #[test]
+    fn reads_conf_files_of_all_folders_in_order_of_bytes() {
+        let root = folder([
+            ("9.conf", file("b")),
+            ("10.conf", file("a")),
+            ("90-a", folder([("x.conf", file("c")), ("y.yaml", file("-"))])),
+            ("90-a.conf", file("d")),
+            (".hidden", folder([(".conf", file("0"))])),
+            ("95.CONF", file("-")),
+            ("95.conf.bak", file("-")),
+            ("a.conf", folder([("z.conf", file("e")), ("empty", folder([]))])),
+            ("gone", link(None)),
+            ("shared", link(Some(folder([("x.conf", file("-"))])))),
+            ("z.conf", link(Some(file("f")))),
+        ]);
+        assert_eq!(read_from("/d", Some(root)), "0 a b c d e f");
+    }
+
+    #[test]
+    fn stops_at_an_entry_that_it_cannot_read() {
+        for (entry, reason) in [
+            (link(None), "/d/b.conf: is a link to nothing"),
+            (link(Some(folder([]))), "/d/b.conf: is a link to a folder"),
+            (FolderEntry::Unreadable("is a device".to_owned()), "/d/b.conf: is a device"),
+        ] {
+            let root = folder([("a.conf", file("a")), ("b.conf", entry), ("c.conf", file("c"))]);
+            assert_eq!(read_from("/d", Some(root)), format!("a {reason}"));
+        }
+    }
+
+    #[test]
+    fn enters_a_linked_folder_only_with_a_slash() {
+        let target = || Some(link(Some(folder([("a.conf", file("a"))]))));
+        assert_eq!(read_from("/d", target()), "");
+        assert_eq!(read_from("/d/", target()), "a");
+        assert_eq!(read_from("/d.conf", target()), "/d.conf: is a link to a folder");
+        assert_eq!(read_from("/d/", Some(link(None))), "--config-dir: /d/ does not exist");
+        assert_eq!(read_from("/d", None), "--config-dir: /d does not exist");
+        assert_eq!(read_from("/d.conf", Some(file("a"))), "a", "a file is read as a drop-in");
+        assert_eq!(read_from("/d", Some(file("a"))), "");
+        assert_eq!(read_from("/d/", Some(file("a"))), "--config-dir: /d/ is not a folder");
+    }
 }

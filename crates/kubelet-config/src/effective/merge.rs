@@ -13,7 +13,9 @@ use serde_json::{Value as Json, json};
 
 use super::folder::{ConfigDir, DropIn, files};
 use super::printed::is_omitted;
-use super::traced::{Eviction, Names, decoded, default_place, merge_into, tree, with_defaults, with_header};
+use super::traced::{
+    Eviction, Names, decoded, default_place, in_go_form, merge_into, tree, with_defaults, with_header,
+};
 use super::{Origin, Origins, Refused, load, parse};
 use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
@@ -75,7 +77,7 @@ pub(super) fn drop_ins(
     }
     if minor < VERSIONED {
         merge_into(&mut base, document.root);
-        return Ok(base);
+        return Ok(in_go_form(base, minor));
     }
     super::check_gates(&super::overlaid(Some(of_flags), &document), minor, origins)?;
     Ok(with_defaults(&document.root, minor, &of_flags.root, Eviction::Left))
@@ -83,15 +85,11 @@ pub(super) fn drop_ins(
 
 /// Reads a drop-in as an untyped map. Duplicate keys and a wrong header stop the kubelet; unknown fields do not.
 fn read(path: &str, text: &str, minor: Minor, by: &Origin, origins: &Origins) -> Result<Document, Refused> {
-    let parsed = Document::parse(path, text);
-    if let Some(duplicate) = parsed.findings.iter().find(|finding| finding.code == "duplicate-key") {
-        return Err(Refused::new(by.clone(), duplicate.message.clone()));
+    let (document, findings) = parse(path, text, by)?;
+    if let Some(duplicate) = findings.into_iter().find(|finding| finding.code == "duplicate-key") {
+        return Err(Refused::new(by.clone(), duplicate.message));
     }
-    let document = parse(path, text, by)?;
-    let refusals = verdict::header_refusals(&document, minor);
-    // Kubelets 1.29 to 1.31 check the kind only.
-    let refusals: Vec<_> =
-        refusals.into_iter().filter(|refusal| minor >= VERSIONED || refusal.field != "apiVersion").collect();
+    let refusals = verdict::untyped_refusals(&document, minor, minor >= VERSIONED);
     if refusals.is_empty() {
         return Ok(document);
     }

@@ -18,10 +18,13 @@ use serde_json::Value as Json;
 
 use crate::Minor;
 use crate::document::{Document, Node, apply_merge_patch};
-use crate::finding::Place;
+use crate::finding::{Finding, Place};
 use crate::verdict::{self, HostCondition, Refusal, Stage};
 
 mod changes;
+#[cfg(test)]
+mod field_cases;
+mod flag_values;
 mod flags;
 pub mod folder;
 mod merge;
@@ -31,6 +34,7 @@ mod recorded;
 mod traced;
 
 pub use changes::{EffectiveChange, ValueChange, changes};
+pub use flags::paths as flag_paths;
 pub use folder::{ConfigDir, FolderEntry, is_read};
 
 /// The file of a default in a [`Place`].
@@ -48,7 +52,7 @@ pub struct Kubelet<'k> {
     /// Whether the kubelet's environment has `KUBELET_CONFIG_DROPIN_DIR_ALPHA`, which kubelets 1.28 and 1.29 require
     /// for `--config-dir`.
     pub drop_in_alpha: bool,
-    /// The arguments of the command line. `--config` and `--config-dir` among them are ignored.
+    /// The arguments of the command line. `--config` and `--config-dir` among them are ignored: see [`flag_paths`].
     pub flags: &'k [String],
 }
 
@@ -258,7 +262,7 @@ fn load(
     origins: &Origins,
     by: Origin,
 ) -> Result<Node, Refused> {
-    let document = parse(path, text, &by)?;
+    let (document, _) = parse(path, text, &by)?;
     let refusals = verdict::load_refusals(&document, minor);
     if !refusals.is_empty() {
         return Err(Refused::by_rules(Stage::Load, refusals, origins, &document));
@@ -272,12 +276,15 @@ fn load(
     Ok(traced::absolute_paths(root, path, minor))
 }
 
-fn parse(path: &str, text: &str, by: &Origin) -> Result<Document, Refused> {
-    let parsed = Document::parse(path, text);
-    parsed.document.ok_or_else(|| {
-        let reason = parsed.findings.into_iter().next_back();
-        Refused::new(by.clone(), reason.map_or_else(|| "it is empty".to_owned(), |finding| finding.message))
-    })
+fn parse(path: &str, text: &str, by: &Origin) -> Result<(Document, Vec<Finding>), Refused> {
+    let mut parsed = Document::parse(path, text);
+    match parsed.document {
+        Some(document) => Ok((document, parsed.findings)),
+        None => {
+            let reason = parsed.findings.pop();
+            Err(Refused::new(by.clone(), reason.map_or_else(|| "it is empty".to_owned(), |finding| finding.message)))
+        }
+    }
 }
 
 fn check_gates(document: &Document, minor: Minor, origins: &Origins) -> Result<(), Refused> {

@@ -31,7 +31,9 @@ const MASKED: &str = "staticPodURLHeader{}";
 pub(super) fn is_omitted(value: &Node, field: &Field, minor: Minor) -> bool {
     match &value.value {
         Value::Mapping(map) => map.is_empty() && !is_struct(field),
-        Value::Sequence(list) => list.is_empty(),
+        Value::Sequence(list) => list.is_empty() && !field.path.ends_with("{}"),
+        // The values of a map have no tags.
+        Value::Scalar(_) if field.path.ends_with("{}") => false,
         Value::Scalar(_) => {
             let is_shown = || {
                 let types = field.types.at(minor).map(Vec::as_slice).unwrap_or_default();

@@ -129,6 +129,21 @@ pub(super) fn with_header(mut root: Node) -> Node {
     root
 }
 
+/// Returns the configuration with durations in Go's form.
+pub(super) fn in_go_form(root: Node, minor: Minor) -> Node {
+    fn written(value: Json, field: Option<&Field>, minor: Minor) -> Json {
+        match (value, field) {
+            (Json::Object(map), field) if field.is_none_or(is_struct) => {
+                let parent = field.map_or("", |field| &field.path);
+                map.into_iter().map(|(key, value)| (key.clone(), written(value, child(parent, &key), minor))).collect()
+            }
+            (value, Some(field)) => defaults::written(value, field, minor),
+            (value, None) => value,
+        }
+    }
+    traced(&written(root.to_json(), None, minor), Some(&root), None, minor)
+}
+
 /// Builds a tree whose values have the places of the equal values of another tree.
 pub(super) fn traced(value: &Json, given: Option<&Node>, field: Option<&'static Field>, minor: Minor) -> Node {
     let place = || given.map_or_else(default_place, |given| given.place.clone());

@@ -48,20 +48,23 @@ pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     load.refusals
 }
 
-/// Returns the reasons why a kubelet of this version cannot decode a document as an untyped map with `apiVersion` and
-/// `kind`, as it reads a drop-in.
-pub(super) fn check_untyped(document: &Document, minor: Minor) -> Vec<Refusal> {
+/// Returns the reasons why a kubelet of this version cannot decode a document as an untyped map, as it reads a drop-in:
+/// numbers that are not finite, and the given fields with another text. The names are matched exactly, because a map has
+/// no fields.
+pub(super) fn check_untyped(document: &Document, minor: Minor, header: &[(&'static str, &str, &str)]) -> Vec<Refusal> {
     let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
     if document.syntax == Syntax::Yaml {
         load.check_finite(&document.root, "");
     }
-    match &document.root.value {
-        Value::Mapping(map) => {
-            load.check_header(map, &document.root);
-        }
-        _ => {
-            load.check_header(&Mapping::new(), &document.root);
-        }
+    for (rule, name, wanted) in header {
+        let found = document.root.get(name);
+        let message = match found.and_then(Node::text) {
+            Some(text) if text == *wanted || (wanted.is_empty() && !text.is_empty()) => continue,
+            Some(text) => format!("{name} is {text:?}; the kubelet accepts only {wanted} in a drop-in"),
+            None => format!("{name} is missing, which a drop-in needs"),
+        };
+        let node = found.unwrap_or(&document.root);
+        load.refuse(rule, (*name).to_owned(), node, message).help(format!("write {name}: {wanted}"));
     }
     load.refusals
 }

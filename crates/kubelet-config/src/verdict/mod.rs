@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::document::Document;
 use crate::finding::Place;
-use crate::{Minor, secrets};
+use crate::{API_VERSION, KIND, Minor, secrets};
 
 mod config;
 mod defaults;
@@ -19,6 +19,7 @@ mod refusals;
 mod rules;
 mod startup;
 mod sysctl;
+mod zeros;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
@@ -127,6 +128,7 @@ pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
             verdict.refusals = rules::check(&config);
+            verdict.refusals.extend(zeros::check(&config));
             if verdict.refusals.is_empty() {
                 verdict.startup = startup::check(&config);
                 verdict.host_conditions = rules::host::host_conditions(&config);
@@ -147,9 +149,11 @@ pub(crate) fn load_refusals(document: &Document, minor: Minor) -> Vec<Refusal> {
     refusals
 }
 
-/// Returns the reasons why a kubelet cannot decode a document as an untyped map with `apiVersion` and `kind`.
-pub(crate) fn header_refusals(document: &Document, minor: Minor) -> Vec<Refusal> {
-    load::check_untyped(document, minor)
+/// Returns the reasons why a kubelet cannot decode a document as an untyped map. `is_versioned`: whether it requires the
+/// `apiVersion` and `kind` of KubeletConfiguration, and not only any kind.
+pub(crate) fn untyped_refusals(document: &Document, minor: Minor, is_versioned: bool) -> Vec<Refusal> {
+    let header = [("api-version", "apiVersion", API_VERSION), ("kind", "kind", KIND)];
+    load::check_untyped(document, minor, if is_versioned { &header } else { &[("kind", "kind", "")] })
 }
 
 /// Returns the reasons why a kubelet refuses the gates of a document.
