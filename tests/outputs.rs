@@ -22,6 +22,7 @@ const KINDS: &[(&str, &str)] = &[
     ("capture", "Capture"),
     ("diff", "Diff"),
     ("doctor", "Doctor"),
+    ("effective", "Effective"),
     ("error", "Error"),
     ("events", ""),
     ("code", "CodeExplanation"),
@@ -273,6 +274,12 @@ fn commands_without_cluster_match_schemas() {
     workspace.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
     workspace.run("explain always-allow").is(0, "code");
     workspace.run("version").is(0, "version");
+    workspace.file(
+        "good.yaml",
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: -1s\n",
+    );
+    workspace.run("effective --config good.yaml -- --max-pods=7").is(0, "effective");
+    workspace.run("effective --config worse.yaml").is(3, "effective");
     workspace.run("explain cluster-forbidden").is(0, "code");
     workspace.run("explain nonsense").is(2, "error");
     workspace.run("sync --nonsense").is(2, "error");

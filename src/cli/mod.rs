@@ -26,6 +26,7 @@ mod disruption_args;
 mod doctor;
 mod drain_forecast;
 mod dry_run;
+mod effective;
 mod environment;
 mod exit;
 mod explain;
@@ -143,6 +144,7 @@ enum Command {
     Install(install::Args),
     Render(render::Args),
     Sandbox(sandbox::Args),
+    Effective(effective::Args),
     Explain(explain::Args),
     Schema(schema::Args),
     Crd(crd::Args),
@@ -255,6 +257,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Validate(args) => {
             cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, verbose, terminal)))
         }
+        Command::Effective(args) => effective::run(&args, format?, terminal),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),

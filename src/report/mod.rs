@@ -16,6 +16,7 @@ pub mod code_explanation;
 pub mod codes;
 pub mod doctor;
 pub mod drained;
+pub mod effective;
 pub mod error;
 pub mod explain;
 pub mod field;

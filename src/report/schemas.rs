@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::capture::Capture;
 use super::code_explanation::CodeExplanation;
 use super::doctor::Doctor;
+use super::effective::EffectiveConfiguration;
 use super::error::ErrorReport;
 use super::field::Explained;
 use super::gates::GateAnswers;
@@ -60,6 +61,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Status<'_>>> },
     Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
+    Output { name: "effective", written_by: "`effective -o json`", schema: of::<Document<EffectiveConfiguration>> },
     Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
     Output { name: "status-lines", written_by: "`status --watch -o json`", schema: of::<WatchLine> },
     Output { name: "explanation", written_by: "`explain -o json` of a field", schema: of::<Document<Explained<'_>>> },

@@ -17,6 +17,7 @@ fn prints_help_of_commands() {
         "install",
         "render",
         "sandbox",
+        "effective",
         "explain",
         "schema",
         "crd",

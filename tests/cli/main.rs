@@ -10,6 +10,7 @@ mod conventions;
 mod diff;
 mod diff_against;
 mod doctor;
+mod effective;
 mod errors;
 mod explain;
 mod help;

@@ -28,6 +28,8 @@ mod flag_values;
 mod flags;
 pub mod folder;
 mod merge;
+#[cfg(test)]
+mod placements;
 mod printed;
 #[cfg(test)]
 mod recorded;
