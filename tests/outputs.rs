@@ -255,6 +255,17 @@ fn closed_schema_rejects_undescribed_fields() {
 }
 
 #[test]
+fn effective_configurations_match_their_schema() {
+    let workspace = Workspace::without_cluster();
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    workspace.file("good.yaml", &format!("{head}syncFrequency: -1s\n"));
+    let shown = workspace.run("effective --config good.yaml").is(0, "effective");
+    assert_eq!(shown["startup"].as_array().unwrap().len(), 1);
+    workspace.run("effective --config missing.yaml").is(3, "effective");
+    workspace.run("effective --nonsense").is(2, "error");
+}
+
+#[test]
 fn commands_without_cluster_match_schemas() {
     let workspace = Workspace::without_cluster();
     workspace.run(&format!("validate {}", example("repo-layout"))).is(0, "validation");
@@ -274,12 +285,6 @@ fn commands_without_cluster_match_schemas() {
     workspace.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
     workspace.run("explain always-allow").is(0, "code");
     workspace.run("version").is(0, "version");
-    workspace.file(
-        "good.yaml",
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: -1s\n",
-    );
-    workspace.run("effective --config good.yaml -- --max-pods=7").is(0, "effective");
-    workspace.run("effective --config worse.yaml").is(3, "effective");
     workspace.run("explain cluster-forbidden").is(0, "code");
     workspace.run("explain nonsense").is(2, "error");
     workspace.run("sync --nonsense").is(2, "error");

@@ -653,7 +653,10 @@ fn arguments(code: &str) -> Option<(&'static str, Vec<&str>)> {
     let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
     let words: Vec<&str> = code.split_whitespace().collect();
     match words.as_slice() {
-        ["nodecfg" | "target/debug/nodecfg", rest @ ..] => Some((NODECFG, rest.to_vec())),
+        // Arguments behind `--` are those of another program.
+        ["nodecfg" | "target/debug/nodecfg", rest @ ..] => {
+            Some((NODECFG, rest.iter().take_while(|word| **word != "--").copied().collect()))
+        }
         ["nodecfg-agent" | "target/debug/nodecfg-agent", rest @ ..] => Some((AGENT, rest.to_vec())),
         ["cargo", "run", rest @ ..] => {
             Some((NODECFG, rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()))
@@ -741,17 +744,19 @@ fn documented_commands_and_options_exist() {
 }
 
 /// Options of other programs that documents name alone, with their program.
-const OPTIONS_OF_OTHERS: [(&str, &str); 10] = [
+const OPTIONS_OF_OTHERS: [(&str, &str); 12] = [
     ("--annotate-nodes", "kured"),
     ("--collector.textfile.directory", "node_exporter"),
     ("--config-dir", "kubelet"),
     ("--default-sig-expire", "gpg"),
     ("--digest-algo", "gpg"),
     ("--dynamic-config-dir", "kubelet up to 1.23"),
+    ("--feature-gates", "kubelet"),
     ("--from-file", "kubectl create secret"),
     ("--mode", "talosctl"),
     ("--since", "journalctl"),
     ("--textmode", "gpg"),
+    ("--vmodule", "kubelet"),
 ];
 
 #[test]

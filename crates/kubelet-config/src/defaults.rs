@@ -24,7 +24,7 @@ const PARALLEL: &str = "maxParallelImagePulls";
 /// version does not have stay unchanged.
 #[must_use]
 pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<String, Json> {
-    Defaults { minor, eviction: true, gates: None }.fill(configuration)
+    Defaults { minor, eviction: true, gates: None, enabled: None }.fill(configuration)
 }
 
 /// How a kubelet sets defaults.
@@ -35,6 +35,8 @@ pub(crate) struct Defaults<'g> {
     pub(crate) eviction: bool,
     /// Gates of the command line. Those of the configuration override them.
     pub(crate) gates: Option<&'g Map<String, Json>>,
+    /// The effective gates, if the caller has them.
+    pub(crate) enabled: Option<&'g EnabledGates>,
 }
 
 impl Defaults<'_> {
@@ -67,10 +69,12 @@ impl Defaults<'_> {
 
     /// Fills in the defaults whose gates are on. A kubelet that refuses the gates has none.
     fn fill_gated(&self, whole: &mut Map<String, Json>) {
-        let written = whole.get("featureGates").and_then(Json::as_object);
-        let given = self.gates.into_iter().flatten().chain(written.into_iter().flatten());
-        let given = given.filter_map(|(gate, on)| Some((gate.clone(), on.as_bool()?))).collect();
-        let enabled = gates::apply(self.minor, &given).unwrap_or_else(|_| EnabledGates::default());
+        let enabled = self.enabled.cloned().unwrap_or_else(|| {
+            let written = whole.get("featureGates").and_then(Json::as_object);
+            let given = self.gates.into_iter().flatten().chain(written.into_iter().flatten());
+            let given = given.filter_map(|(gate, on)| Some((gate.clone(), on.as_bool()?))).collect();
+            gates::apply(self.minor, &given).unwrap_or_default()
+        });
         for (path, gate, default) in GATED {
             if !enabled.is_on(gate) {
                 continue;

@@ -117,7 +117,7 @@ fn field_of(parent: &str, key: &str, names: Names) -> Option<(String, &'static F
 pub(super) fn with_defaults(given: &Node, minor: Minor, of_flags: &Node, eviction: Eviction) -> Node {
     let Json::Object(configuration) = given.to_json() else { return Node::empty_mapping(default_place()) };
     let gates = of_flags.get("featureGates").map(Node::to_json).unwrap_or_default();
-    let rules = Defaults { minor, eviction: eviction == Eviction::Filled, gates: gates.as_object() };
+    let rules = Defaults { minor, eviction: eviction == Eviction::Filled, gates: gates.as_object(), enabled: None };
     with_header(traced(&Json::Object(rules.fill(&configuration)), Some(given), None, minor))
 }
 

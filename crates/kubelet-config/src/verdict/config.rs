@@ -1,8 +1,11 @@
 //! A decoded configuration with defaults, accessed by the paths of the table of fields. Fields that the kubelet drops
 //! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here.
 
-use serde_json::Value as Json;
+use std::cell::OnceCell;
 
+use serde_json::{Map, Value as Json};
+
+use crate::defaults::Defaults;
 use crate::document::{Document, Entry, Node, Reading};
 use crate::fields::{self, Field};
 use crate::finding::Place;
@@ -17,13 +20,14 @@ pub struct Config<'d> {
     gates: EnabledGates,
     /// Whether a missing or zero value has a default.
     has_defaults: bool,
+    filled: OnceCell<Map<String, Json>>,
 }
 
 impl<'d> Config<'d> {
     /// Wraps a document for a kubelet of this version, with the effective gates.
     #[must_use]
     pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
-        Self { root: &document.root, minor, gates, has_defaults: true }
+        Self { root: &document.root, minor, gates, has_defaults: true, filled: OnceCell::new() }
     }
 
     /// Wraps a document that writes out every default, so that a missing or zero value has none.
@@ -32,10 +36,21 @@ impl<'d> Config<'d> {
         Self { has_defaults: false, ..Self::new(document, minor, gates) }
     }
 
-    /// Reports whether a missing or zero value has a default.
-    #[must_use]
-    pub(crate) fn has_defaults(&self) -> bool {
-        self.has_defaults
+    /// Returns a value of the configuration with all defaults, also those that depend on gates and other fields. `key`:
+    /// the key in an object or a map.
+    pub(crate) fn filled(&self, field: &str, key: Option<&str>) -> Option<&Json> {
+        let whole = self.filled.get_or_init(|| {
+            let Json::Object(given) = self.root.to_json() else { return Map::new() };
+            if !self.has_defaults {
+                return given;
+            }
+            Defaults { minor: self.minor, eviction: true, gates: None, enabled: Some(&self.gates) }.fill(&given)
+        });
+        let value = whole.get(field).filter(|_| fields::child("", field).is_some_and(|f| f.is_known_to(self.minor)))?;
+        match key {
+            None => Some(value),
+            Some(key) => value.get(key),
+        }
     }
 
     /// Returns the version of the kubelet.

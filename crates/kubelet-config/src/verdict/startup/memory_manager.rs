@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{eviction, reservations, texts};
+use crate::Minor;
 use crate::document::Node;
 use crate::quantity::{self, Quantity, Reading};
 use crate::verdict::Config;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
 use crate::verdict::rules::choices::one_of;
-use crate::{Minor, fields};
 
 /// The last minor in which the manager could be switched off.
 const LAST_OPTIONAL: Minor = Minor(31);
@@ -133,16 +133,10 @@ fn kept_memory(config: &Config<'_>) -> Option<Quantity> {
     Some(reservations::reserved(config, "memory")?.plus(threshold))
 }
 
-fn hard_threshold<'d>(config: &Config<'d>) -> Option<&'d str> {
-    let signal = "memory.available";
-    let default = || match fields::lookup("evictionHard")?.default.at(config.minor())?.get(signal)? {
-        Json::String(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let given = texts(config, "evictionHard").find(|(key, ..)| *key == signal).map(|(_, text, _)| text);
-    let filled_in =
-        config.has_defaults() && (config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings"));
-    given.or_else(|| filled_in.then(default).flatten())
+fn hard_threshold<'c>(config: &'c Config<'_>) -> Option<&'c str> {
+    const SIGNAL: &str = "memory.available";
+    let given = texts(config, "evictionHard").find(|(key, ..)| *key == SIGNAL).map(|(_, text, _)| text);
+    given.or_else(|| config.filled("evictionHard", Some(SIGNAL))?.as_str())
 }
 
 #[cfg(test)]
