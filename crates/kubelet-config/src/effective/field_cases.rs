@@ -208,7 +208,7 @@ fn flags_replace_what_files_say() {
             "[{\"filePattern\":\"a\",\"verbosity\":1},{\"filePattern\":\"b\",\"verbosity\":2}] --vmodule",
         ]
     );
-    for zero in ["--port=0", "--container-runtime-endpoint=", "--hairpin-mode="] {
+    for zero in ["--port=0", "--container-runtime-endpoint=", "--hairpin-mode=", "--log-text-split-stream=true"] {
         let refused = run(36, Some(""), &[], &[zero]).expect_err(zero);
         assert_eq!(refused.by.map(|by| format!("{by}=")), zero.split('=').next().map(|flag| format!("{flag}=")));
     }

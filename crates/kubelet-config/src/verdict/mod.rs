@@ -15,11 +15,11 @@ mod defaults;
 mod findings;
 mod gates;
 mod load;
+mod only_flags;
 mod refusals;
 mod rules;
 mod startup;
 mod sysctl;
-mod zeros;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
@@ -128,7 +128,7 @@ pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
             verdict.refusals = rules::check(&config);
-            verdict.refusals.extend(zeros::check(&config));
+            verdict.refusals.extend(only_flags::check(&config));
             if verdict.refusals.is_empty() {
                 verdict.startup = startup::check(&config);
                 verdict.host_conditions = rules::host::host_conditions(&config);

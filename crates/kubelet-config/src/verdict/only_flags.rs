@@ -1,0 +1,47 @@
+//! Rules about values that the file of `--config` cannot have, because there zero means the default, or because the
+//! kubelet's flags reset it. A flag can set them, and a drop-in of 1.29 to 1.31 can set zeros
+//! (`ValidateKubeletConfiguration`).
+
+use super::{Config, Refusal};
+use crate::fields;
+
+/// The fields, each with its rule.
+const REFUSED: [(&str, &str); 4] = [
+    ("containerRuntimeEndpoint", "runtime-endpoint"),
+    ("nodeLeaseDurationSeconds", "node-lease-duration"),
+    ("podLogsDir", "pod-logs-dir"),
+    ("port", "port"),
+];
+
+/// Options of logs that need a gate, each with the rule of its neighbor.
+const ALPHA: [(&str, &str); 2] = [
+    ("logging.options.json.splitStream", "logging-json-buffer-gate"),
+    ("logging.options.text.splitStream", "logging-text-buffer-gate"),
+];
+
+/// Returns the refusals of such values in a configuration that writes out every default.
+pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
+    let is_zero = |path: &str| match config.number(path) {
+        Some(number) => number == 0.0,
+        None => config.text(path).is_empty(),
+    };
+    let is_known = |path: &str| fields::lookup(path).is_some_and(|field| field.is_known_to(config.minor()));
+    let refusal = |path: &str, rule, message, help: &str| Refusal {
+        rule,
+        field: path.to_owned(),
+        message,
+        place: config.place(path),
+        related: Vec::new(),
+        help: Some(help.to_owned()),
+    };
+    let zeros = REFUSED.into_iter().filter(|(path, _)| is_known(path) && is_zero(path)).map(|(path, rule)| {
+        let message = format!("{path} is empty or 0, which means the default only in the file of --config");
+        refusal(path, rule, message, "omit it for its default")
+    });
+    let alpha = ALPHA.into_iter().filter(|(path, _)| config.is(path) && !config.gate("LoggingAlphaOptions"));
+    let alpha = alpha.map(|(path, rule)| {
+        let message = format!("{path} is true, but the feature gate LoggingAlphaOptions is off");
+        refusal(path, rule, message, "set featureGates.LoggingAlphaOptions: true, or omit the flag")
+    });
+    zeros.chain(alpha).collect()
+}
