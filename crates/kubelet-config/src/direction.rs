@@ -1,5 +1,7 @@
-//! The direction of a change between two numbers, percentages, quantities or booleans, or between a text and none.
+//! The direction of a change between two numbers, percentages, quantities, durations or booleans, or between a text and
+//! none.
 
+use super::duration;
 use super::quantity::Quantity;
 
 /// The direction of a change.
@@ -27,7 +29,10 @@ pub fn direction(old: &str, new: &str) -> Option<Direction> {
     }
     let order = match (old.strip_suffix('%'), new.strip_suffix('%')) {
         (Some(old), Some(new)) => amount(old)?.cmp(&amount(new)?),
-        (None, None) => amount(old)?.cmp(&amount(new)?),
+        (None, None) => match (amount(old), amount(new)) {
+            (Some(old), Some(new)) => old.cmp(&new),
+            _ => duration::nanoseconds(old).ok()?.cmp(&duration::nanoseconds(new).ok()?),
+        },
         _ => return None,
     };
     match order {
@@ -63,6 +68,10 @@ mod tests {
             ("true", "false", Some(Direction::Lowered)),
             ("true", "true", None),
             ("-1", "100", None),
+            ("30s", "5m0s", Some(Direction::Raised)),
+            ("2m0s", "1m0s", Some(Direction::Lowered)),
+            ("60s", "1m0s", None),
+            ("30s", "1Gi", None),
             ("static", "none", None),
             ("", "1", Some(Direction::Raised)),
             ("/etc/manifests", "", Some(Direction::Lowered)),

@@ -9,7 +9,8 @@
 //! - accepted settings that are likely mistakes ([`advice`]);
 //! - the values that a kubelet runs with its file, drop-ins and flags, with their origins, and the changes between two
 //!   configurations with the defaults of a version ([`effective`]);
-//! - the effect of each change on running pods ([`risk`]).
+//! - the effect of each change on running pods ([`risk`]), and on a node that had a value before
+//!   ([`removals`]).
 //!
 //! The facts are tables in the folder `data`. Each row names its source in Kubernetes. Every function is pure: the
 //! crate reads no file, clock, network or environment.
@@ -57,6 +58,7 @@ pub mod pod_range;
 pub mod policy_options;
 pub mod quantity;
 mod quoted_values;
+pub mod removals;
 pub mod risk;
 pub mod rules;
 pub mod schema;

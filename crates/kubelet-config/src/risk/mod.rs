@@ -153,7 +153,7 @@ fn gate_default(gate: &str) -> Option<String> {
 }
 
 /// Returns the default of a field, if it is the same in all versions.
-fn default(path: &str) -> Option<String> {
+pub(crate) fn default(path: &str) -> Option<String> {
     let field = fields::lookup(path)?;
     let mut defaults = field.default.iter().map(|(_, _, value)| value);
     let first = defaults.next()?;
@@ -168,7 +168,7 @@ fn opposite(value: &str) -> Option<String> {
 }
 
 /// Returns a scalar without quotes.
-fn plain(value: &str) -> String {
+pub(crate) fn plain(value: &str) -> String {
     if value.starts_with('"') {
         serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
     } else {
