@@ -102,7 +102,7 @@ pub struct Effective {
     pub document: Document,
     /// The reasons why the kubelet accepts the configuration and fails to start.
     pub startup: Vec<Refusal>,
-    /// Conditions that depend on the host.
+    /// Conditions that depend on the host, also those of defaults.
     pub host_conditions: Vec<HostCondition>,
 }
 

@@ -165,6 +165,29 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// Any texts and arguments have an answer.
+    #[test]
+    fn answers_any_input(
+        text in any::<String>(),
+        body in "(apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n)?[a-zA-Z: {}\\[\\],.0-9<&*\"\n-]{0,60}",
+        flags in prop::collection::vec("(--?[a-z-]{0,12}|--max-pods|--cluster-dns|--reserved-memory)(=[ -~]{0,12})?", 0..3),
+        minor in 16..=38_u32,
+    ) {
+        let entries = [("a.conf".to_owned(), FolderEntry::File(body.clone()))].into();
+        let folder = ConfigDir { path: text.clone(), root: Some(FolderEntry::Folder(entries)) };
+        for (config, config_dir, flags) in [(&text, None, &[][..]), (&body, Some(&folder), &[]), (&body, None, &flags)] {
+            let config = Some(ConfigFile { path: &text, text: config });
+            let kubelet = Kubelet { minor: Minor(minor), config, config_dir, drop_in_alpha: true, flags };
+            if let Err(refused) = effective(&kubelet) {
+                prop_assert!(!refused.to_string().is_empty());
+            }
+        }
+    }
+}
+
 /// Each rule makes a difference.
 #[test]
 fn every_rule_has_an_example() {
