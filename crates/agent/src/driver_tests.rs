@@ -1,8 +1,8 @@
 //! Tests of the driver against the sandbox's API server, with a disk in memory: exit, restarts and reports.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tokio::sync::Notify;
@@ -32,6 +32,16 @@ struct BlockingKubelet {
     fails: bool,
     /// Number of restart requests to reject.
     unreachable_requests: AtomicUsize,
+    /// Number of probes that find the kubelet healthy before others find it unhealthy. `None`: all of them.
+    healthy_probes: Option<AtomicUsize>,
+    /// Times from which the kubelet's errors were requested.
+    errors_since: Mutex<Vec<Timestamp>>,
+    errors_requested: Notify,
+}
+
+/// Counts down to 0. Returns whether it was above.
+fn counted_down(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1)).is_ok()
 }
 
 impl Host for BlockingKubelet {
@@ -44,11 +54,7 @@ impl Host for BlockingKubelet {
     }
 
     async fn restart(&self, _: &StateFiles) -> Result<(), RestartError> {
-        if self
-            .unreachable_requests
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1))
-            .is_ok()
-        {
+        if counted_down(&self.unreachable_requests) {
             return Err(RestartError::NotRequested(RestartProblem::MaybeStopped.into()));
         }
         self.restarted.store(true, Ordering::Relaxed);
@@ -58,7 +64,13 @@ impl Host for BlockingKubelet {
     }
 
     async fn healthz(&self, _: &Healthz) -> Result<(), HealthzError> {
-        Ok(())
+        if self.healthy_probes.as_ref().is_none_or(counted_down) { Ok(()) } else { Err(HealthzError::refused()) }
+    }
+
+    async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
+        self.errors_since.lock().expect("no panic").push(since);
+        self.errors_requested.notify_one();
+        ServiceReport { restarts: None, last_error: LastError::in_log("Error: unknown scope: x") }
     }
 }
 
@@ -87,7 +99,13 @@ fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
             "maxDisruption": "drain",
         }}),
     );
-    create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    create(
+        "",
+        "nodes",
+        "",
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
     let name = NodeName::new("n1").expect("a name");
     let client = AgentClient::new(api.client(), "https://sandbox", name, AgentClientOptions::default());
     let disk = MemoryDisk::new();
@@ -96,11 +114,14 @@ fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
 }
 
 fn runtime(disk: &MemoryDisk) -> AgentRuntime<MemoryDisk> {
+    runtime_with(disk, Settings { trial_period: Duration::ZERO, ..Settings::default() })
+}
+
+fn runtime_with(disk: &MemoryDisk, settings: Settings) -> AgentRuntime<MemoryDisk> {
     let paths = Paths {
         folder: PathBuf::from("/agent"),
         placement: Placement::File { config: PathBuf::from("/kubelet/config.yaml") },
     };
-    let settings = Settings { trial_period: Duration::ZERO, ..Settings::default() };
     AgentRuntime::open(&paths, settings, disk.clone(), 1).expect("opens")
 }
 
@@ -216,4 +237,56 @@ async fn once_does_not_activate_refused_configuration() {
     assert_eq!(error, "failed to validate config, see Kubelet log for details");
     assert!(message.is_some_and(|message| message.contains("maxPods")));
     assert!(!host.restarted.load(Ordering::Relaxed), "not restarted");
+}
+
+/// The kubelet reports an error between the request of its restart and the failure of the command.
+#[tokio::test]
+async fn reads_errors_of_a_failed_restart_since_its_request() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let host = BlockingKubelet { fails: true, ..BlockingKubelet::default() };
+    let options = Options::default();
+    let clock = options.clock.clone();
+    let mut run = std::pin::pin!(run(runtime(&disk), client, &host, options, std::future::pending()));
+    tokio::select! {
+        _ = &mut run => panic!("ended by itself"),
+        () = host.restart_requested.notified() => {}
+    }
+    let requested = clock.now();
+    host.release.notify_one();
+    // The rollback.
+    tokio::select! {
+        _ = &mut run => panic!("ended by itself"),
+        () = host.restart_requested.notified() => {}
+    }
+    let since = host.errors_since.lock().expect("no panic").clone();
+    assert!(matches!(since[..], [since] if since <= requested), "{since:?}, requested at {requested}");
+    let failure = runtime(&disk).ledger().agent_state.failure.clone().expect("rolled back");
+    assert!(failure.error.contains("unknown scope"), "{}", failure.error);
+}
+
+/// A Lease that is not renewed may have its reason in the log. An error before a healthy probe explains no later failure.
+#[tokio::test]
+async fn reads_errors_of_an_unhealthy_node_since_its_last_health() {
+    let (api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "n1", "namespace": "kube-node-lease"}, "spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}});
+    let host = BlockingKubelet { healthy_probes: Some(AtomicUsize::new(1)), ..BlockingKubelet::default() };
+    let settings = Settings { probe_interval: Duration::from_millis(10), ..Settings::default() };
+    let runtime = runtime_with(&disk, settings);
+    let mut run = std::pin::pin!(run(runtime, client, &host, Options::default(), std::future::pending()));
+    tokio::select! {
+        _ = &mut run => panic!("ended by itself"),
+        () = host.restart_requested.notified() => {}
+    }
+    // The node had no Lease before, so its trial requires none.
+    api.create("coordination.k8s.io", "leases", "kube-node-lease", lease, "test").unwrap_or_else(|_| panic!("a Lease"));
+    host.release.notify_one();
+    for _ in 0..2 {
+        tokio::select! {
+            _ = &mut run => panic!("ended by itself"),
+            () = host.errors_requested.notified() => {}
+        }
+    }
+    let since = host.errors_since.lock().expect("no panic").clone();
+    assert!(since[0] < since[1], "the restart, then the healthy probe: {since:?}");
 }

@@ -102,6 +102,29 @@ mod tests {
         assert_eq!(found("evil.example/x?"), None);
     }
 
+    /// Answers one request with these bytes, and repeats the last ones until the client closes. Returns the port.
+    async fn answering_endlessly(head: &'static str, rest: &'static str) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut buffer = [0; 1024];
+            let _ = stream.read(&mut buffer).await;
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(rest.as_bytes()).await.is_ok() {}
+        });
+        port
+    }
+
+    /// A body without an end would otherwise fill the agent's memory until the probe's time limit.
+    #[tokio::test]
+    async fn reads_a_limited_part_of_an_endless_body() {
+        let port = answering_endlessly("HTTP/1.1 500 x\r\n\r\n[-]log failed\n", "[+]ping ok\n").await;
+        let error = probe(&endpoint("127.0.0.1", port)).await.expect_err("it is unhealthy");
+        let end = "answers 500 Internal Server Error: failed checks: log";
+        assert_eq!(error.to_string(), format!("http://127.0.0.1:{port}/healthz: {end}"));
+    }
+
     /// Answers one request with these bytes. Returns the port.
     async fn answering(answer: &'static str) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

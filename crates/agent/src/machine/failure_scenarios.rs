@@ -283,9 +283,12 @@ fn reports_a_state_file_of_the_assigned_last_known_good() {
     let mut sim = sim_with_good_assigned();
     sim.behaviours.insert("local".to_owned(), Behaviour::StaleState { command_fails: true });
     sim.assign(None);
-    sim.run_for(1_000.0);
+    // The kubelet has not exited again.
+    sim.run_for(5.0);
     let error = "failed trial: kubelet does not start: reservedSystemCPUs, cpuManagerPolicyOptions or cpuManagerPolicy: \
                  default cpuset cannot be empty";
+    assert_eq!(sim.conditions(), "+Synced -Unhealthy +Local", "the error of the restart counts until another is found");
+    sim.run_for(1_000.0);
     assert_eq!((names(&sim.activations), sim.error().as_str()), (vec!["good".to_owned(), "local".to_owned()], error));
     sim.behaviours.clear();
     sim.run_for(40.0);
@@ -305,6 +308,21 @@ fn rolls_back_after_three_exits() {
     assert_eq!(
         sim.error(),
         "failed trial: kubelet exited 3 times: cgroupsPerQOS or cgroupRoot: cgroup-root was not specified"
+    );
+}
+
+/// A kubelet that exits again and again does not recover by itself, so the report does not wait for the health timeout.
+#[test]
+fn reports_exits_on_the_last_known_good_before_the_health_timeout() {
+    let mut sim = sim_with_good_assigned();
+    sim.behaviours.insert("local".to_owned(), Behaviour::Exits);
+    sim.assign(None);
+    sim.run_for(28.0);
+    assert_eq!(sim.conditions(), "+Synced -Activating +Local");
+    sim.run_for(10.0);
+    assert_eq!(
+        (sim.conditions().as_str(), names(&sim.activations)),
+        ("+Synced -Unhealthy +Local", vec!["good".to_owned(), "local".to_owned()])
     );
 }
 
@@ -337,6 +355,7 @@ fn reports_each_failure() {
     describe("good", &new(Behaviour::Good, 700.0));
     describe("never answers", &new(Behaviour::Silent, 100.0));
     describe("starts not Ready", &new(Behaviour::Unready, 100.0));
+    describe("renews no Lease", &new(Behaviour::NoLease, 100.0));
     describe("in a crash loop", &new(Behaviour::Loops, 100.0));
     describe("exits", &new(Behaviour::Exits, 45.0));
     let mut stale = sim_with_good_assigned();

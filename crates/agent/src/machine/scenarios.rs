@@ -83,6 +83,7 @@ fn rolls_back_failed_trial() {
     for (behaviour, error, within) in [
         (Behaviour::Silent, "failed trial: kubelet /healthz did not answer within 60 s", 70.0),
         (Behaviour::Unready, "failed trial: Node was not Ready within 60 s", 70.0),
+        (Behaviour::NoLease, "failed trial: Lease was not renewed within 60 s", 70.0),
         (Behaviour::Dies(100), "failed trial: kubelet /healthz did not answer for 60 s", 175.0),
         (Behaviour::Loops, "failed trial: kubelet stopped answering /healthz 3 times", 35.0),
         (Behaviour::NoRestart, "failed to restart the kubelet, see condition Active for details", 10.0),

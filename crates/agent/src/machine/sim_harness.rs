@@ -414,7 +414,7 @@ impl SimHarness {
         let age = since(self.started, self.now).as_secs_f64();
         match self.behaviour() {
             _ if age < 2.0 => false,
-            Behaviour::Good | Behaviour::Unready => true,
+            Behaviour::Good | Behaviour::Unready | Behaviour::NoLease => true,
             Behaviour::Silent | Behaviour::NoRestart | Behaviour::Exits | Behaviour::StaleState { .. } => false,
             #[expect(clippy::cast_precision_loss, reason = "seconds of a test")]
             Behaviour::Dies(after) => age < after as f64,
@@ -424,7 +424,9 @@ impl SimHarness {
 
     fn node(&self) -> NodeHealth {
         let up = after(self.started, Duration::from_secs(2));
-        let (ready, renewed) = if self.answers() {
+        let (ready, renewed) = if self.behaviour() == Behaviour::NoLease {
+            (true, self.last_seen_alive)
+        } else if self.answers() {
             (
                 self.behaviour() != Behaviour::Unready,
                 after(up, Duration::from_secs(since(up, self.now).as_secs() / 10 * 10)),

@@ -19,6 +19,8 @@ pub(super) enum Behaviour {
     Loops,
     /// Answers, but its Node is never Ready.
     Unready,
+    /// Answers, and its Node stays Ready, but it renews no Lease.
+    NoLease,
     /// Its restart command fails.
     NoRestart,
     /// Never answers, and exits every 10 s.

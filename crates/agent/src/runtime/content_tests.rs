@@ -7,6 +7,7 @@ use std::path::Path;
 use super::harness::{Action, Behaviour, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, content_hash, text};
 use super::*;
 use crate::disk::memory::MemoryDisk;
+use crate::host::problem::{CommandError, RestartProblem};
 use crate::ledger::{AssignmentFailure, FailureKind};
 use nodecfg_contract::nodeconfig::NodeConfig;
 
@@ -163,6 +164,44 @@ fn explains_an_error_by_values_of_the_configmap_only() {
     assert_eq!(explain("/reviewed/t.key", Some(&source)), reviewed);
     assert_eq!(explain("/hunter2/t.crt", Some(&source)), "tlsCertFile: open …: permission denied");
     assert_eq!(explain("/hunter2/t.crt", None), "tlsCertFile: open …: permission denied");
+}
+
+/// Starts an agent and assigns a ConfigMap `y` with this text. Returns the step of its download.
+fn assign(agent: &mut AgentRuntime<MemoryDisk>, text: &str) -> Step {
+    let mut config = NodeConfig::default();
+    config.metadata.generation = 99;
+    config.spec.config_source = Some(source("y"));
+    config.spec.content_hash = Some(content_hash(text));
+    config.spec.max_disruption = Some(Class::Drain);
+    agent.start(KubeletVersion::parse("v1.36.2"), now());
+    agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
+    // Checkpoints could not be removed so far, and are removed now.
+    agent.prune_pending = true;
+    agent.handle_fetch(Ok(download("y", text)), None, None, now())
+}
+
+/// A rollback puts the state files back that the activation sets aside.
+#[test]
+fn keeps_state_files_until_the_configuration_is_settled() {
+    let mut agent = node_on("a", Behaviour::Good).open_agent();
+    let step = assign(&mut agent, &text(STATIC, 1, Behaviour::Good));
+    let set_aside = |effect: &Effect| matches!(effect, Effect::Activate { state, .. } if !state.files.is_empty());
+    assert!(step.effects.iter().any(set_aside) && !agent.prune_pending, "{step:?}");
+    assert!(!step.effects.contains(&Effect::DiscardStateFiles), "{step:?}");
+}
+
+/// The kubelet was started with the target, which the node reports only after the restart.
+#[test]
+fn explains_a_failed_restart_by_the_configuration_that_was_placed() {
+    let mut agent = node_on("a", Behaviour::Good).open_agent();
+    let step = assign(&mut agent, &format!("{}resolvConf: /reviewed/file\n", text("y", 1, Behaviour::Good)));
+    assert!(step.effects.iter().any(|effect| matches!(effect, Effect::Activate { .. })), "{step:?}");
+    let error = LastError::in_log("Error: open /reviewed/file: permission denied").expect("an error");
+    let failed = RestartError::Failed(RestartProblem::Restart(CommandError::exited(1)).into());
+    agent.handle_restart(Err(failed), Some(&error), now());
+    let failure = agent.ledger().agent_state.failure.as_ref().map(|failure| failure.error.clone());
+    let error = "failed to restart the kubelet, see condition Active for details: resolvConf: open /reviewed/file: permission denied";
+    assert_eq!(failure.as_deref(), Some(error));
 }
 
 /// The kubelet may be newer than the tables of this agent.

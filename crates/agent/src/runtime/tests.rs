@@ -250,3 +250,24 @@ fn reads_healthz_port_of_merged_configuration() {
     sim.disk.put(Path::new("/etc/kubelet.d/20-port.conf"), b"healthzPort: 10999\n", 0o644);
     assert_eq!(sim.open_agent().healthz().port, 10999);
 }
+
+/// No other configuration is left to roll back to, so an endpoint that does not exist must not count as unhealthy.
+#[test]
+fn counts_a_local_kubelet_without_healthz_as_healthy() {
+    let mut sim = RuntimeHarness::new(
+        false,
+        &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (60, Action::Reset)],
+    );
+    let local = format!("{}# local 1 Silent.\n", provisioned().replace("maxPods", "healthzPort: 0\nmaxPods"));
+    sim.accept(&local);
+    sim.disk.put(Path::new("/var/lib/kubelet/config.yaml"), local.as_bytes(), 0o644);
+    sim.run(90);
+    assert_eq!((sim.running(), sim.open_agent().healthz().port), (local.as_str(), 0));
+    assert_eq!(
+        sim.runtime().ledger(),
+        &Ledger { agent_state: sim.runtime().ledger().agent_state.clone(), ..Ledger::default() }
+    );
+    assert_eq!(sim.runtime().ledger().agent_state.phase, Phase::Settled);
+    let conditions = sim.status().conditions.iter().map(|condition| condition.status.as_str()).collect::<Vec<_>>();
+    assert_eq!(conditions, ["True"; 3]);
+}
