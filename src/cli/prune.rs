@@ -17,9 +17,10 @@ use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report::pruning::{self, Pruning};
 use crate::report::{self, Format, count, progress};
 use nodecfg_cluster::lease::HeldLock;
+use nodecfg_cluster::observe::read_contents;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
+use nodecfg_contract::observed::{ConfigMapKey, Deletion, ManagedConfigMap, Observed};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{KEEP, PruneOptions, PrunePlan, check_prune, prune};
 
@@ -154,10 +155,17 @@ struct Candidates {
     plan: PrunePlan,
 }
 
-/// Lists ConfigMaps before references, so that new references to a listed ConfigMap are seen.
+/// Lists ConfigMaps before references, so that new references to a listed ConfigMap are seen. Reads the pool pointers, too:
+/// another client may have changed their contents, which new nodes get, without the annotations in the list.
 async fn read_candidates(reader: &ClusterReader, options: &PruneOptions) -> Result<Candidates, CommandError> {
-    let maps = reader.list_config_maps(options.namespace.as_str()).await?;
-    let references = reader.references().await?;
+    let namespace = options.namespace.as_str();
+    let maps = reader.list_config_maps(namespace).await?;
+    let mut references = reader.references().await?;
+    let ours = maps.iter().filter(|map| map.is_pointer() && map.fleet.as_ref() == Some(&options.fleet));
+    let keys = ours.map(|map| ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() });
+    let mut pointers = Observed::default();
+    read_contents(reader, namespace, keys, &mut pointers).await?;
+    pointers.contents.values().flatten().for_each(|pointer| references.add_pointer(pointer));
     let plan = prune(&maps, &references, options);
     let violations = check_prune(&plan, &maps, &references, options);
     if violations.is_empty() { Ok(Candidates { maps, plan }) } else { Err(CommandError::Violations(violations)) }

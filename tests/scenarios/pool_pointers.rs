@@ -100,10 +100,15 @@ async fn pointer_follows_proven_configurations(start: ClusterSetup) {
         cluster.sync(&repository, &[]).await.exits(0);
     }
     let newest = pointed(&cluster).await;
-    cluster.call(&["prune", path, "--keep", "1", "--yes"]).await.exits(0);
-    let left = cluster.config_maps().await;
-    assert!(left.contains_key(&newest) && left.contains_key("nodecfg-pool-test-a"), "{:?}", left.keys());
-    assert!(!left.contains_key(&second));
+    // The content counts, which new nodes get, and not the annotation alone.
+    let object = format!("/api/v1/namespaces/{}/configmaps/nodecfg-pool-test-a", cluster.namespace());
+    for (named, stays) in [(&second, true), (&newest, false)] {
+        cluster.patch(&object, json!({"data": {"configMap": named}})).await;
+        cluster.call(&["prune", path, "--keep", "1", "--yes"]).await.exits(0);
+        let left = cluster.config_maps().await;
+        assert!(left.contains_key(&newest) && left.contains_key("nodecfg-pool-test-a"), "{:?}", left.keys());
+        assert_eq!(left.contains_key(&second), stays, "{named}");
+    }
     cluster.down().await;
 }
 

@@ -62,7 +62,8 @@ impl ClusterWriter {
 
     /// Removes the mark of a node: the taint, the annotation, and the protections that the mark added and that are
     /// unchanged. Cordons, other taints and other annotations stay. A mark with an unreadable annotation loses only
-    /// taint and annotation. First the NodeConfig of the node loses its permission for changes that need a drained node.
+    /// taint and annotation. First the NodeConfig of the node loses its permission for changes that need a drained node,
+    /// also if a person has removed the mark: pods return to that node, too.
     ///
     /// # Errors
     /// `PreconditionFailed` when the Node changes repeatedly; `LockLost`; every [`ClusterError`] of a request.
@@ -73,10 +74,10 @@ impl ClusterWriter {
             let Some(read) = found(self.read_marked(node).await)?.filter(|read| read.metadata.uid == uid) else {
                 return Ok(Released::Gone);
             };
-            let Some((patch, removed)) = releasing(&read) else { return Ok(Released::Unmarked) };
             if attempt == 1 {
                 self.lower_disruption(node, uid).await?;
             }
+            let Some((patch, removed)) = releasing(&read) else { return Ok(Released::Unmarked) };
             match self.json_patch(&operation, &patch).await {
                 Ok(()) => return Ok(Released::Removed(removed)),
                 Err(ClusterError::NotFound { .. }) => return Ok(Released::Gone),

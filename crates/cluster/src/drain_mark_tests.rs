@@ -176,22 +176,33 @@ async fn patch_tests_everything_that_it_changes() {
     assert_eq!(log.all().iter().filter(|request| request.method == "PATCH").count(), 6);
 }
 
+/// A writer of a cluster with Node n1, which is marked and may make changes that need a drain. Returns its uid, too.
+async fn permitted(api: &Api, wire: &Wire) -> (ClusterWriter, HeldLock, String) {
+    let (mut writer, held) = writer(wire.client(api, User::admin("ci"))).await;
+    writer.reader.binding = Binding::NodeConfig;
+    let definition = nodeconfig::definition();
+    api.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition, "test").expect("defined");
+    let uid = create((api, &writer), "n1", Value::Null, Value::Null).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]);
+    let config = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "n1",
+        "ownerReferences": owner}, "spec": {"maxDisruption": "drain"}});
+    api.create("nodecfg.dev", "nodeconfigs", "", config, "test").expect("created");
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    (writer, held, uid)
+}
+
+/// Disruption that the NodeConfig of Node n1 permits.
+fn permission(api: &Api) -> Value {
+    api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("kept")["spec"]["maxDisruption"].clone()
+}
+
 /// Pods return with the release. After a crash, the next run finds the mark and releases the node; a permission that
 /// outlived the mark would stay.
 #[tokio::test]
 async fn permission_for_a_drained_node_ends_before_its_mark() {
     let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
     let wire = Wire::new();
-    let (mut writer, _held) = writer(wire.client(&api, User::admin("ci"))).await;
-    writer.reader.binding = Binding::NodeConfig;
-    let definition = nodeconfig::definition();
-    api.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition, "test").expect("defined");
-    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
-    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]);
-    let config = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "n1",
-        "ownerReferences": owner}, "spec": {"maxDisruption": "drain"}});
-    api.create("nodecfg.dev", "nodeconfigs", "", config, "test").expect("created");
-    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    let (writer, _held, uid) = permitted(&api, &wire).await;
 
     // A refusal ends the release where a crash would.
     let refusal = Fault::once(Matcher::on("patch", "nodes"), FaultKind::Denied("no".to_owned()));
@@ -199,7 +210,7 @@ async fn permission_for_a_drained_node_ends_before_its_mark() {
     wire.log.clear();
     writer.release_drain(&name("n1"), &uid).await.expect_err("refused");
     assert_eq!(taints(&api, "n1").len(), 1);
-    assert_eq!(api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("kept")["spec"]["maxDisruption"], "restart");
+    assert_eq!(permission(&api), "restart");
 
     writer.release_drain(&name("n1"), &uid).await.expect("released");
     assert_eq!(taints(&api, "n1"), Vec::<Value>::new());
@@ -207,6 +218,20 @@ async fn permission_for_a_drained_node_ends_before_its_mark() {
     let node = "PATCH /api/v1/nodes/n1?fieldManager=nodecfg";
     let config = "PATCH /apis/nodecfg.dev/v1alpha1/nodeconfigs/n1?fieldManager=nodecfg 200";
     assert_eq!(written, [config.to_owned(), format!("{node} 403"), format!("{node} 200")]);
+}
+
+/// Pods return to a node whose mark a person removes, too. No later run releases a node without a mark.
+#[tokio::test]
+async fn permission_ends_although_a_person_removed_the_mark() {
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+    let (writer, _held, uid) = permitted(&api, &Wire::new()).await;
+    let unmarked = json!({"metadata": {"annotations": {DRAIN_ANNOTATION: null}}, "spec": {"taints": null}});
+    change(&writer, "n1", unmarked).await;
+    assert_eq!(permission(&api), "drain");
+    assert_eq!(writer.release_drain(&name("n1"), "other").await, Ok(Released::Gone), "another Node of this name");
+    assert_eq!(permission(&api), "drain");
+    assert_eq!(writer.release_drain(&name("n1"), &uid).await, Ok(Released::Unmarked));
+    assert_eq!(permission(&api), "restart");
 }
 
 /// A fake server of a Node with a mark and of its NodeConfig. Each patch of the Node gets the next of these replies.

@@ -95,6 +95,12 @@ impl PoolPointer {
         format!("nodecfg-pool-{fleet}-{pool}")
     }
 
+    /// Name of the ConfigMap in the content of a pointer, which may be invalid.
+    #[must_use]
+    pub fn named_by(map: &FetchedConfigMap) -> Option<&str> {
+        map.text(CONFIG_MAP_KEY)
+    }
+
     /// Reads the pointer of a pool, and verifies the hash of its content.
     ///
     /// # Errors

@@ -1,14 +1,17 @@
 //! References to ConfigMaps, which prevent their deletion.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::ConfigMapKey;
+use super::{ConfigMapKey, FetchedConfigMap};
 use crate::ConfigSource;
+use crate::pool_pointer::PoolPointer;
 
 /// ConfigMaps that at least one object refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
     referrers: BTreeMap<ConfigMapKey, Referrers>,
+    /// ConfigMaps that the contents of pool pointers name.
+    pointed: BTreeSet<ConfigMapKey>,
 }
 
 /// Objects that refer to a ConfigMap.
@@ -35,13 +38,25 @@ impl References {
         }
     }
 
+    /// Adds the ConfigMap that the content of a pool pointer names, valid or not. New nodes may be assigned it.
+    pub fn add_pointer(&mut self, pointer: &FetchedConfigMap) {
+        let name = PoolPointer::named_by(pointer).map(str::to_owned);
+        self.pointed.extend(name.map(|name| ConfigMapKey { namespace: pointer.namespace.clone(), name }));
+    }
+
+    /// Reports whether the content of a pool pointer names this ConfigMap.
+    #[must_use]
+    pub fn is_pointed(&self, key: &ConfigMapKey) -> bool {
+        self.pointed.contains(key)
+    }
+
     /// Objects that refer to a ConfigMap, if any.
     #[must_use]
     pub fn of(&self, key: &ConfigMapKey) -> Option<&Referrers> {
         self.referrers.get(key)
     }
 
-    /// All referenced ConfigMaps.
+    /// All ConfigMaps that objects refer to.
     pub fn keys(&self) -> impl Iterator<Item = &ConfigMapKey> {
         self.referrers.keys()
     }

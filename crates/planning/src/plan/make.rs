@@ -300,6 +300,8 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
     for node in observed.nodes.values() {
         references.add(node.name.as_str(), node.sources());
     }
+    let pointers = observed.pointers.keys().filter_map(|key| observed.contents.get(key)?.as_ref());
+    pointers.for_each(|pointer| references.add_pointer(pointer));
     let options = PruneOptions {
         fleet: desired.fleet.clone(),
         namespace: namespace.clone(),

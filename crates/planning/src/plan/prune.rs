@@ -103,7 +103,7 @@ impl fmt::Display for Kept {
 }
 
 /// Decides on every ConfigMap of the fleet and namespace in `maps`, and ignores other ConfigMaps. `maps` include the pool
-/// pointers.
+/// pointers, and `references` their contents.
 #[must_use]
 pub fn prune<'m>(
     maps: impl IntoIterator<Item = &'m ManagedConfigMap>,
@@ -129,7 +129,9 @@ pub fn prune<'m>(
                 (_, Some(users)) => Some(Kept::InUse { nodes: users.count, example: users.example.clone() }),
                 _ if options.wanted.contains(&map.name) => Some(Kept::Wanted),
                 _ if map.is_pointer() => Some(Kept::Pointer),
-                _ if maps.iter().any(|pointer| points_at(pointer, map)) => Some(Kept::Pointed),
+                // Another client can change the content of a pointer without its annotation, and the other way round.
+                _ if references.is_pointed(&key(map)) => Some(Kept::Pointed),
+                _ if maps.iter().any(|pointer| records(pointer, map)) => Some(Kept::Pointed),
                 (None, None) => Some(Kept::NoPool),
                 _ if !is_named_by_us(map) => Some(Kept::NotOurs),
                 _ if map.deleting => Some(Kept::Deleting),
@@ -156,8 +158,9 @@ fn is_named_by_us(map: &ManagedConfigMap) -> bool {
     ContentHash::short_in(&map.name, fleet, pool).is_some()
 }
 
-/// Reports whether a pointer names a ConfigMap of its pool. A pointer with an unknown kind of hash may name any.
-fn points_at(pointer: &ManagedConfigMap, map: &ManagedConfigMap) -> bool {
+/// Reports whether the annotation of a pointer records a ConfigMap of its pool. One with an unknown kind of hash may
+/// record any.
+fn records(pointer: &ManagedConfigMap, map: &ManagedConfigMap) -> bool {
     let (Some(fleet), Some(pool), Some(recorded)) = (&map.fleet, &map.pool, &pointer.content_hash) else {
         return false;
     };
@@ -200,7 +203,8 @@ pub fn check_prune(
             // The annotations of a pointer and of its ConfigMap have the same hash.
             same && other.is_pointer() && other.content_hash.is_some() && other.content_hash == deleted.content_hash
         };
-        require(!maps.iter().any(|other| pointer(&other)), "would be deleted but the pointer of its pool names it");
+        let is_named = references.is_pointed(&key(deleted)) || maps.iter().any(|other| pointer(&other));
+        require(!is_named, "would be deleted but the pointer of its pool names it");
         let asked = |pool: &PoolName| options.pools.is_empty() || options.pools.contains(pool);
         require(deleted.pool.as_ref().is_some_and(asked), "would be deleted but was not requested");
         // Counted per ConfigMap, independent of any order.
@@ -228,6 +232,7 @@ mod tests {
 
     use super::*;
     use crate::plan::fixtures::{fleet, managed, namespace, pool_name, source};
+    use nodecfg_contract::observed::FetchedConfigMap;
 
     fn aged(name: &str, pool: &str, second: i64) -> ManagedConfigMap {
         let created = Some(Timestamp::from_second(1_800_000_000 + second).unwrap());
@@ -297,6 +302,27 @@ mod tests {
         assert_eq!(names(&plan), Vec::<&str>::new());
         let kept: Vec<(&str, &Kept)> = plan.keep.iter().map(|kept| (ending(&kept.map.name), &kept.why)).collect();
         assert_eq!(kept, [("p", &Kept::NoPool), ("q", &Kept::NoAge), ("r", &Kept::Deleting), ("s", &Kept::Recent)]);
+    }
+
+    /// New nodes get what a pointer contains. Its annotation is a record for people, which other clients can change.
+    #[test]
+    fn keeps_what_the_content_of_a_pointer_names() {
+        let maps = [aged("v2", "a", 1), aged("v4", "a", 2), aged("v6", "a", 3)];
+        let data = BTreeMap::from([("configMap".to_owned(), maps[0].name.clone())]);
+        let pointer = FetchedConfigMap { namespace: namespace().to_string(), data, ..FetchedConfigMap::default() };
+        let mut references = used(&[]);
+        references.add_pointer(&pointer);
+        let plan = prune(&maps, &references, &options(1));
+        assert_eq!(names(&plan), ["v4"]);
+        assert!(plan.keep.contains(&KeptConfigMap { map: maps[0].clone(), why: Kept::Pointed }));
+        assert_eq!(check_prune(&plan, &maps, &references, &options(1)), []);
+        let wrong = PrunePlan { delete: vec![maps[0].clone()], keep: Vec::new() };
+        let found = check_prune(&wrong, &maps, &references, &options(1));
+        assert_eq!(found[0].problem, "would be deleted but the pointer of its pool names it");
+        let elsewhere = FetchedConfigMap { namespace: "default".to_owned(), ..pointer };
+        let mut references = used(&[]);
+        references.add_pointer(&elsewhere);
+        assert_eq!(names(&prune(&maps, &references, &options(1))), ["v2", "v4"]);
     }
 
     #[test]
