@@ -10,10 +10,11 @@ use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::agents::{Agents, CONFIG_DIR, Options as AgentOptions};
+use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
 use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
+use super::running::CONFIG_DIR;
 use super::server::ServerRenderer;
 use super::server::kubeconfig::{Kubeconfig, SaveError};
 use super::server::serve::{self, ServeError, Serving};
@@ -162,7 +163,7 @@ impl Embedded {
         }
         let agents = options.profile == ServerProfile::V1_36 && options.installed;
         if let Some(fault) = options.faults.all().find(|fault| !agents && fault.needs_agent()) {
-            return Err(SandboxError::NeedsAgent(fault));
+            return Err(SandboxError::NeedsAgent(fault.clone()));
         }
         let mut random = fastrand::Rng::with_seed(options.seed);
         let token: String = std::iter::repeat_with(|| random.alphanumeric()).take(32).collect();

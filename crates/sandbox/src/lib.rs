@@ -10,6 +10,7 @@ mod configz;
 pub mod embedded;
 pub mod kubelets;
 pub mod nodes;
+mod running;
 pub mod server;
 pub mod simulated;
 pub mod workloads;

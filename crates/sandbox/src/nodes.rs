@@ -54,6 +54,11 @@ pub struct NodeSpec {
 pub struct HostSpec {
     /// Text of the kubelet's own `--config` file. `None`: [`KUBEADM_FILE`].
     pub file: Option<String>,
+    /// Texts of other files in the folder of `--config-dir`, by their path below it. Without any, a kubelet whose agent
+    /// writes no drop-in has no such folder.
+    pub drop_ins: BTreeMap<String, String>,
+    /// Further arguments of the kubelet's command line.
+    pub flags: Vec<String>,
     /// Whether the agent writes a drop-in instead of the kubelet's `--config` file.
     pub writes_drop_in: bool,
     /// Configuration that `nodecfg-agent boot` put in place before the first start of the kubelet.
@@ -75,6 +80,15 @@ impl HostSpec {
     /// Text of the kubelet's own `--config` file.
     pub(crate) fn own_file(&self) -> &str {
         self.file.as_deref().unwrap_or(KUBEADM_FILE)
+    }
+
+    /// Arguments of the kubelet's command line, with that of a fault.
+    pub(crate) fn arguments(&self, fault: Option<&Fault>) -> Vec<String> {
+        let of_fault = match fault {
+            Some(Fault::Flag(setting)) => setting.flag(),
+            _ => None,
+        };
+        self.flags.iter().cloned().chain(of_fault).collect()
     }
 }
 
@@ -115,7 +129,7 @@ impl NodeSpec {
     pub fn with_faults(mut self, faults: &Faults) -> Self {
         let fault = faults.of(&self.name);
         self.reports_config &= fault != Some(Fault::NeverAcknowledges);
-        self.has_devices |= fault.is_some_and(Fault::has_devices);
+        self.has_devices |= fault.as_ref().is_some_and(Fault::has_devices);
         self
     }
 }

@@ -23,7 +23,9 @@ impl SimulatedNodes {
     /// Fails for an unknown node or a fault that the node does not support.
     pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         match self {
-            Self::Kubelets(_) if fault.is_some_and(Fault::needs_agent) => Err(InjectError::WithoutAgent(node.clone())),
+            Self::Kubelets(_) if fault.as_ref().is_some_and(Fault::needs_agent) => {
+                Err(InjectError::WithoutAgent(node.clone()))
+            }
             Self::Kubelets(kubelets) => kubelets.inject(node, fault).await,
             Self::Agents(agents) => agents.inject(node, fault),
         }

@@ -41,6 +41,12 @@ impl Flag {
     }
 }
 
+/// Name of a flag that sets a field: `max-pods`. `None` if no flag sets it.
+#[must_use]
+pub fn flag_of(field: &str) -> Option<&'static str> {
+    TABLE.values().find(|flag| flag.field.is_some_and(|known| known.path == field)).map(|flag| flag.name.as_str())
+}
+
 /// The value of a flag of the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {

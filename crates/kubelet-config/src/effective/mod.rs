@@ -36,7 +36,7 @@ mod recorded;
 mod traced;
 
 pub use changes::{EffectiveChange, ValueChange, changes};
-pub use flags::paths as flag_paths;
+pub use flags::{flag_of, paths as flag_paths};
 pub use folder::{ConfigDir, FolderEntry, is_read};
 
 /// The file of a default in a [`Place`].

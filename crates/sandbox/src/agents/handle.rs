@@ -11,7 +11,6 @@ use tracing::Instrument as _;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use super::cached_verdicts::CachedVerdicts;
 use super::host::{HostOptions, SimHost};
 use super::host_client::{self, Connection};
 use super::node::{self, Agent};
@@ -21,8 +20,10 @@ use crate::kubelets::requests::{self, Node};
 use crate::kubelets::watch::{Change, Collection};
 use crate::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
 use crate::nodes::HostSpec;
+use crate::running::RunningCache;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::{AgentClientOptions, PointerPlace};
+use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::retry::RetryPolicy;
@@ -81,7 +82,7 @@ struct Fleet {
     client: Client,
     options: Options,
     clock: ScaledClock,
-    cached_verdicts: CachedVerdicts,
+    cache: RunningCache,
     nodes: Mutex<HashMap<NodeName, RunningNode>>,
     stop: watch::Sender<bool>,
 }
@@ -131,7 +132,7 @@ impl Agents {
             client: client.clone(),
             clock: ScaledClock::simulated(options.speed),
             options,
-            cached_verdicts: CachedVerdicts::default(),
+            cache: RunningCache::default(),
             nodes: Mutex::default(),
             stop: watch::Sender::new(false),
         });
@@ -154,6 +155,12 @@ impl Agents {
             }
             None => Err(InjectError::UnknownNode(node.clone())),
         }
+    }
+
+    /// Disk of a node. `None` for an unknown node.
+    #[must_use]
+    pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
+        self.fleet.lock().get(node).map(|running| running.host.disk.clone())
     }
 
     /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node.
@@ -284,7 +291,7 @@ impl Fleet {
             heartbeat: self.options.heartbeat,
             clock: self.clock.clone(),
             rng: fastrand::Rng::with_seed(seed),
-            cached_verdicts: self.cached_verdicts.clone(),
+            cache: self.cache.clone(),
         }));
         let retry = RetryPolicy {
             first_delay: self.clock.real_duration(RETRY.0),

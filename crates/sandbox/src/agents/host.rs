@@ -1,44 +1,45 @@
 //! A simulated host with its disk, service manager and kubelet, as its agent finds them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::cached_verdicts::CachedVerdicts;
-use super::process::{KubeletWrite, Process, Text};
+use super::process::{KubeletWrite, Process};
 use crate::api::ProxyResult;
 use crate::configz;
 use crate::kubelets::Fault;
 use crate::nodes::{BootedConfig, HostSpec};
+use crate::running::{CONFIG_DIR, CONFIG_FILE, Inputs, Running, RunningCache};
 use kubelet_config::Minor;
+use kubelet_config::effective::is_read;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
-use nodecfg_agent::content::merged_text;
+use nodecfg_agent::disk::Disk as _;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::problem::{CommandError, HealthzError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
-use nodecfg_agent::placement::{DROP_IN_NAME, Placement};
+use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::Paths;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
-/// Configuration file of the kubelet (kubeadm).
-pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
 /// Root directory of the kubelet.
 const ROOT: &str = "/var/lib/kubelet";
 /// Folder of the agent's state.
 const FOLDER: &str = "/var/lib/nodecfg";
-/// Folder of the kubelet's drop-ins (`--config-dir`).
-pub(crate) const CONFIG_DIR: &str = "/etc/kubernetes/kubelet.conf.d";
+/// Drop-in of another program, which kubelets merge over that of the agent.
+const LATER_DROP_IN: &str = "95-other.conf";
+/// What another program adds to the kubelet's own file when it writes that file again.
+const REWRITTEN: &str = "\ncontainerLogMaxFiles: 4\n";
 
 /// Paths that the agent is started with.
 fn paths(drop_in: bool) -> Paths {
@@ -59,6 +60,8 @@ struct Inner {
     fault: Option<Fault>,
     /// End of an API server outage.
     outage: Option<Timestamp>,
+    /// Whether another program has written the kubelet's file again since the fault began.
+    rewritten: bool,
     /// Policies in the state files of the kubelet's managers, as of the last start with an accepted configuration.
     state_files: BTreeMap<StateFile, String>,
     /// State files that were set aside.
@@ -75,7 +78,7 @@ pub(super) struct HostOptions {
     pub(super) heartbeat: Option<std::time::Duration>,
     pub(super) clock: ScaledClock,
     pub(super) rng: fastrand::Rng,
-    pub(super) cached_verdicts: CachedVerdicts,
+    pub(super) cache: RunningCache,
 }
 
 /// A simulated host, shared by its agent and its kubelet.
@@ -87,7 +90,9 @@ pub(super) struct SimHost {
     pub(super) disk: MemoryDisk,
     pub(super) clock: ScaledClock,
     version: Option<KubeletVersion>,
-    cached_verdicts: CachedVerdicts,
+    /// What the kubelet is provisioned with.
+    spec: HostSpec,
+    cache: RunningCache,
     inner: Mutex<Inner>,
     changed: watch::Sender<()>,
 }
@@ -108,13 +113,33 @@ fn boot(disk: &MemoryDisk, paths: &Paths, booted: BootedConfig, version: Option<
     }
 }
 
-/// Content that the kubelet loads: its configuration file, and the drop-in merged over it. Empty without a file.
-fn loaded(disk: &MemoryDisk) -> Text {
-    let config = disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]));
-    let Some(drop_in) = disk.content(&Path::new(CONFIG_DIR).join(DROP_IN_NAME)) else { return config };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let own = text(&drop_in);
-    merged_text(&[text(&config)], &own).unwrap_or(own).into_bytes().into()
+/// Path below the folder of `--config-dir`.
+fn below_config_dir(path: &str) -> PathBuf {
+    Path::new(CONFIG_DIR).join(path)
+}
+
+fn minor(version: Option<KubeletVersion>) -> Minor {
+    version.map_or(NEWEST, |version| Minor(version.minor)).clamp(OLDEST, NEWEST)
+}
+
+/// What the kubelet reads when it starts.
+fn inputs(disk: &MemoryDisk, minor: Minor, flags: Vec<String>) -> Inputs {
+    let file = disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]));
+    let files = disk.files().into_iter().filter_map(|(path, content)| {
+        let below = path.strip_prefix(CONFIG_DIR)?.strip_prefix('/')?.to_owned();
+        Some((below, content))
+    });
+    let files: BTreeMap<String, Arc<[u8]>> = files.collect();
+    let has_folder = !files.is_empty();
+    let drop_ins = files.into_iter().filter(|(path, _)| is_read(path)).collect();
+    Inputs { minor, file, drop_ins: has_folder.then_some(drop_ins), flags }
+}
+
+/// Creates the file of another program that the fault asks for.
+fn put_later_drop_in(disk: &MemoryDisk, fault: Option<&Fault>) {
+    if let Some(Fault::LaterDropIn(setting)) = fault {
+        disk.put(&below_config_dir(LATER_DROP_IN), setting.drop_in().as_bytes(), 0o644);
+    }
 }
 
 impl SimHost {
@@ -123,23 +148,30 @@ impl SimHost {
         let disk = MemoryDisk::new();
         let spec = options.spec;
         disk.put(Path::new(CONFIG_FILE), spec.own_file().as_bytes(), 0o644);
+        for (path, text) in &spec.drop_ins {
+            disk.put(&below_config_dir(path), text.as_bytes(), 0o644);
+        }
         let paths = paths(spec.writes_drop_in);
         if spec.writes_drop_in {
             // A folder without the agent's file. The kubelet reads no hidden file.
-            disk.put(&Path::new(CONFIG_DIR).join(".keep"), &[], 0o644);
+            disk.put(&below_config_dir(".keep"), &[], 0o644);
         }
         let now = options.clock.now();
-        if let Some(booted) = spec.booted {
+        if let Some(booted) = spec.booted.clone() {
             boot(&disk, &paths, booted, options.version, now);
         }
-        let running = loaded(&disk);
-        let process = Process::new(Arc::clone(&running), options.fault, options.heartbeat, options.rng, now);
+        put_later_drop_in(&disk, options.fault.as_ref());
+        let minor = minor(options.version);
+        let running = options.cache.of(inputs(&disk, minor, spec.arguments(options.fault.as_ref())));
+        let fault = options.fault;
+        let process = Process::new(Arc::clone(&running), fault.clone(), options.heartbeat, options.rng, now);
         let inner = Inner {
             process,
             restarts: 0,
             fault: None,
             outage: None,
-            state_files: BTreeMap::new(),
+            rewritten: false,
+            state_files: running.policies(),
             set_aside: BTreeMap::new(),
         };
         let host = Self {
@@ -148,22 +180,21 @@ impl SimHost {
             disk,
             clock: options.clock,
             version: options.version,
-            cached_verdicts: options.cached_verdicts,
+            spec,
+            cache: options.cache,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
-        let policies = host.cached_verdicts.of(&running, host.minor()).policies.clone();
-        host.lock().state_files = policies;
-        host.inject(options.fault);
+        host.inject(fault);
+        if let Err(error) = running.configuration() {
+            let verdict = Err(error.to_owned());
+            host.lock().process.start(Arc::clone(&running), verdict, now);
+        }
         host
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn minor(&self) -> Minor {
-        self.version.map_or(NEWEST, |version| Minor(version.minor)).clamp(OLDEST, NEWEST)
     }
 
     /// Returns a receiver that is notified of possible changes of the host.
@@ -180,15 +211,17 @@ impl SimHost {
     pub(super) fn inject(&self, fault: Option<Fault>) {
         let now = self.clock.now();
         let mut inner = self.lock();
-        if inner.fault == Some(Fault::DiskFull) {
-            self.disk.clear_faults();
+        match inner.fault {
+            Some(Fault::DiskFull) => self.disk.clear_faults(),
+            Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
+            _ => {}
         }
-        inner.fault = fault;
-        inner.outage = None;
-        match fault {
+        put_later_drop_in(&self.disk, fault.as_ref());
+        (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
+        match &fault {
             Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
             Some(Fault::ApiOutage(seconds)) => {
-                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(seconds)).ok();
+                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(*seconds)).ok();
             }
             _ => {}
         }
@@ -203,7 +236,7 @@ impl SimHost {
 
     /// Fault of the host.
     pub(super) fn fault(&self) -> Option<Fault> {
-        self.lock().fault
+        self.lock().fault.clone()
     }
 
     /// Reports whether the agent runs.
@@ -233,13 +266,9 @@ impl SimHost {
     /// Response of the kubelet to the API server.
     pub(super) fn get_from_kubelet(&self, path: &str) -> ProxyResult {
         let now = self.clock.now();
-        let minor = self.minor();
         let mut inner = self.lock();
         match inner.process.check_healthz(now) {
-            Ok(()) => {
-                let running = inner.process.running();
-                configz::respond(path, &String::from_utf8_lossy(&running), minor, inner.fault)
-            }
+            Ok(()) => configz::respond(path, inner.process.running(), inner.fault.as_ref()),
             Err(_) => configz::unreachable(),
         }
     }
@@ -249,7 +278,12 @@ impl SimHost {
         let now = self.clock.now();
         let mut inner = self.lock();
         let writes = inner.process.advance(now);
-        if inner.process.is_to_start(now) {
+        let rewrites = inner.process.is_to_rewrite() && !std::mem::replace(&mut inner.rewritten, true);
+        if rewrites {
+            let text = format!("{}{REWRITTEN}", self.spec.own_file());
+            self.disk.put(Path::new(CONFIG_FILE), text.as_bytes(), 0o644);
+        }
+        if rewrites || inner.process.is_to_start(now) {
             drop(inner);
             self.start_kubelet();
             inner = self.lock();
@@ -257,31 +291,33 @@ impl SimHost {
         (writes, inner.process.wake())
     }
 
-    /// Content that the kubelet loads when it starts.
-    fn config_text(&self) -> Text {
-        loaded(&self.disk)
+    /// What the kubelet would run if it started.
+    fn next_running(&self) -> Arc<Running> {
+        let flags = self.spec.arguments(self.fault().as_ref());
+        self.cache.of(inputs(&self.disk, minor(self.version), flags))
     }
 
     /// Starts the kubelet, as the service manager does.
     fn start_kubelet(&self) {
-        let text = self.config_text();
-        let cached = self.cached_verdicts.of(&text, self.minor());
+        let running = self.next_running();
+        let policies = running.policies();
         let mut inner = self.lock();
-        let stale = inner
-            .state_files
-            .iter()
-            .find(|(file, policy)| cached.policies.get(file).is_some_and(|wanted| wanted != *policy));
-        let verdict = match (&cached.verdict, stale) {
-            (Ok(()), Some((file, policy))) => Err(format!(
+        let stale =
+            inner.state_files.iter().find(|(file, policy)| policies.get(file).is_some_and(|wanted| wanted != *policy));
+        let verdict = match (running.configuration(), stale) {
+            (Ok(_), Some((file, policy))) => Err(format!(
                 "could not restore state from checkpoint: the configured policy differs from {policy:?} in {file}; drain this \
                  node and delete the file"
             )),
-            (verdict, _) => verdict.clone(),
+            (Ok(_), None) => Ok(()),
+            (Err(error), _) => Err(error.to_owned()),
         };
-        if verdict.is_ok() {
-            inner.state_files.extend(cached.policies.iter().map(|(file, policy)| (*file, policy.clone())));
+        if let Err(error) = &verdict {
+            tracing::info!(node = %self.name, "the simulated kubelet exits: {error}");
+        } else {
+            inner.state_files.extend(policies);
         }
-        inner.process.start(text, verdict, self.clock.now());
+        inner.process.start(running, verdict, self.clock.now());
         inner.restarts += 1;
         drop(inner);
         self.changed.send_replace(());
@@ -290,15 +326,15 @@ impl SimHost {
     /// Begins a restart, and handles these state files unless the command fails. Returns the command's duration and
     /// whether it fails, or `None` if the host goes down.
     fn begin_restart(&self, state: &StateFiles) -> Option<(std::time::Duration, bool)> {
-        let text = self.config_text();
+        let running = self.next_running();
         let mut inner = self.lock();
-        if inner.process.takes_host_down(&text) {
+        if inner.process.takes_host_down(&running) {
             inner.process.power_off(self.clock.now());
             drop(inner);
             self.changed.send_replace(());
             return None;
         }
-        let fails = inner.process.refuses_restart(&text);
+        let fails = inner.process.refuses_restart(&running);
         if !fails {
             inner.handle_state_files(state);
         }
@@ -350,9 +386,12 @@ impl Host for AgentHost {
         Ok(())
     }
 
-    async fn healthz(&self, _at: &Healthz) -> Result<(), HealthzError> {
+    async fn healthz(&self, at: &Healthz) -> Result<(), HealthzError> {
         // Apply due work first: the kubelet's own task may be late.
-        self.0.lock().process.check_healthz(self.0.clock.now())
+        let mut inner = self.0.lock();
+        inner.process.check_healthz(self.0.clock.now())?;
+        let port = inner.process.running().value("healthzPort");
+        if port.is_none_or(|port| *port == at.port) { Ok(()) } else { Err(HealthzError::refused()) }
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {

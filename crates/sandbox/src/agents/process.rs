@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::aftermath::GoneDevices;
 use crate::kubelets::{Aftermath, Fault, Ready};
+use crate::running::Running;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::events::ServiceReport;
 use nodecfg_agent::host::problem::HealthzError;
@@ -29,9 +30,6 @@ const TIME_TO_DEATH: Duration = Duration::from_secs(15);
 const NODE_GRACE: Duration = Duration::from_secs(40);
 /// Time from the start to the first flap, and between flaps.
 const FLAP_INTERVAL: Duration = Duration::from_secs(20);
-
-/// Content of a configuration file.
-pub(super) type Text = Arc<[u8]>;
 
 /// A write of the kubelet to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +73,10 @@ pub(super) struct Process {
     /// Time and error of the last exit that the kubelet logged.
     logged: Option<(Timestamp, String)>,
     /// Configuration that the process was started with.
-    config: Text,
-    /// Local configuration, and the configuration that was running and ready when the fault was set. Faults that need
+    config: Arc<Running>,
+    /// Own configuration, and the configuration that was running and ready when the fault was set. Faults that need
     /// a new configuration spare both.
-    trusted: [Text; 2],
+    trusted: [Arc<Running>; 2],
     /// Time since which the kubelet is down; unset while it runs.
     silent: Option<Timestamp>,
     ready: Ready,
@@ -94,7 +92,7 @@ pub(super) struct Process {
 impl Process {
     /// Creates a running kubelet with this configuration.
     pub(super) fn new(
-        config: Text,
+        config: Arc<Running>,
         fault: Option<Fault>,
         heartbeat: Option<Duration>,
         mut rng: fastrand::Rng,
@@ -123,13 +121,13 @@ impl Process {
 
     /// Sets or removes the fault.
     pub(super) fn set_fault(&mut self, fault: Option<Fault>, now: Timestamp) {
+        self.devices.fault_changed(fault.as_ref(), now);
         self.fault = fault;
-        self.devices.fault_changed(fault, now);
         if matches!(self.state, ProcessState::Up { .. }) && self.ready == Ready::Yes {
             let [_, running] = &mut self.trusted;
             *running = Arc::clone(&self.config);
         }
-        if fault == Some(Fault::Deaf) {
+        if self.fault == Some(Fault::Deaf) {
             self.power_off(now);
         }
         self.ready_change = self.next_ready_change(now);
@@ -141,8 +139,8 @@ impl Process {
     }
 
     /// Reports whether a restart with this configuration crashes the host.
-    pub(super) fn takes_host_down(&self, text: &Text) -> bool {
-        self.fault == Some(Fault::Crash) && self.is_new(text)
+    pub(super) fn takes_host_down(&self, config: &Running) -> bool {
+        self.fault == Some(Fault::Crash) && self.is_new(config)
     }
 
     /// Takes the host down.
@@ -163,20 +161,20 @@ impl Process {
     }
 
     /// Reports whether the service manager's command fails.
-    pub(super) fn refuses_restart(&self, text: &Text) -> bool {
-        self.fault == Some(Fault::RestartFails) && self.is_new(text)
+    pub(super) fn refuses_restart(&self, config: &Running) -> bool {
+        self.fault == Some(Fault::RestartFails) && self.is_new(config)
     }
 
     /// Starts or restarts the process. `verdict` is the kubelet's verdict on the configuration.
-    pub(super) fn start(&mut self, text: Text, verdict: Result<(), String>, now: Timestamp) {
+    pub(super) fn start(&mut self, config: Arc<Running>, verdict: Result<(), String>, now: Timestamp) {
         self.silent.get_or_insert(now);
         self.restarts += u32::from(self.is_to_start(now));
-        let new = self.is_new(&text);
-        let outcome = match (verdict, self.fault) {
+        let new = self.is_new(&config);
+        let outcome = match (verdict, &self.fault) {
             (Ok(()), Some(Fault::NoStart)) if new => Err("panic: the simulated kubelet does not start".to_owned()),
             (verdict, _) => verdict,
         };
-        self.config = text;
+        self.config = config;
         let until = now + self.random_duration(START_TIME);
         self.state = ProcessState::Starting { until, outcome };
         self.ready_change = None;
@@ -201,8 +199,14 @@ impl Process {
     }
 
     /// Configuration that the process was started with.
-    pub(super) fn running(&self) -> Text {
-        Arc::clone(&self.config)
+    pub(super) fn running(&self) -> &Running {
+        &self.config
+    }
+
+    /// Reports whether a program that writes the kubelet's file again does so now.
+    pub(super) fn is_to_rewrite(&self) -> bool {
+        let up = matches!(self.state, ProcessState::Up { .. });
+        up && self.fault == Some(Fault::RewrittenFile) && self.is_new(&self.config)
     }
 
     /// Reports whether the service manager restarts the process now.
@@ -291,7 +295,7 @@ impl Process {
             if self.fault == Some(Fault::NotReady) && self.is_new(&self.config) { Ready::No } else { Ready::Yes };
         self.ready_change = self.next_ready_change(now);
         let changed = self.ready != before;
-        self.writes.extend(self.devices.restarted(self.fault, now).map(KubeletWrite::Aftermath));
+        self.writes.extend(self.devices.restarted(self.fault.as_ref(), now).map(KubeletWrite::Aftermath));
         self.writes.extend([
             KubeletWrite::Ready { ready: self.ready, changed },
             KubeletWrite::Renew,
@@ -316,7 +320,7 @@ impl Process {
         }
         if self.ready_change.is_some_and(|ready_change| ready_change <= now) {
             self.ready_change = None;
-            match (&self.state, self.fault) {
+            match (&self.state, &self.fault) {
                 (_, Some(Fault::Deaf)) => self.ready = Ready::Unknown,
                 (ProcessState::Up { .. }, Some(Fault::Flap)) => {
                     self.ready = if before == Ready::Yes { Ready::No } else { Ready::Yes };
@@ -333,8 +337,8 @@ impl Process {
     }
 
     /// Reports whether faults that need a new configuration affect this one.
-    fn is_new(&self, text: &Text) -> bool {
-        !self.trusted.contains(text)
+    fn is_new(&self, config: &Running) -> bool {
+        self.trusted.iter().all(|trusted| trusted.inputs != config.inputs)
     }
 
     fn random_duration(&mut self, (least, most): (Duration, Duration)) -> Duration {

@@ -1,6 +1,8 @@
 //! Tests of the kubelet process and its service manager.
 
 use super::*;
+use crate::running::Inputs;
+use kubelet_config::minor::NEWEST;
 
 /// A kubelet with a simulated clock.
 struct SimHarness {
@@ -9,8 +11,8 @@ struct SimHarness {
     writes: Vec<(i64, KubeletWrite)>,
 }
 
-fn text(content: &str) -> Text {
-    content.as_bytes().into()
+fn text(content: &str) -> Arc<Running> {
+    Arc::new(Running::new(Inputs::of_file(NEWEST, content.as_bytes())))
 }
 
 impl SimHarness {

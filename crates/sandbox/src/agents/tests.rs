@@ -5,9 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::ServerProfile;
+use crate::api::{ProxyResult, ServerProfile};
 use crate::kubelets::Fault;
 use crate::nodes::NodeSpec;
+use crate::simulated::SimulatedNodes;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
@@ -81,6 +82,15 @@ impl TestCluster {
 
     fn error(&self, node: &str) -> String {
         self.status(node)["config"]["error"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Configuration that the kubelet of a node runs.
+    fn runs(&self, node: &str) -> Value {
+        let SimulatedNodes::Agents(agents) = self.embedded.nodes() else { panic!("the nodes have agents") };
+        match agents.get_from_kubelet(&name(node), "/configz") {
+            ProxyResult::Response { body, .. } => serde_json::from_str::<Value>(&body).unwrap()["kubeletconfig"].take(),
+            ProxyResult::Unreachable(_) => Value::Null,
+        }
     }
 
     fn ready(&self, node: &str) -> String {
@@ -175,7 +185,7 @@ async fn failing_kubelet_rolls_back() {
         cluster.config("b", "maxPods: 60");
         cluster.assign("n1", Some("a")).await;
         cluster.until("known good", |cluster| cluster.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
-        cluster.inject(Some(fault)).await;
+        cluster.inject(Some(fault.clone())).await;
         cluster.assign("n1", Some("b")).await;
         let rolled_back = |cluster: &TestCluster| {
             let [assigned, active] = ["assigned", "active"].map(|field| cluster.named("n1", field));
@@ -194,7 +204,7 @@ async fn transient_failures_are_retried() {
         cluster.config("a", "maxPods: 50");
         cluster.assign("n1", None).await;
         cluster.until("observed", |cluster| cluster.status("n1")["config"] == json!({})).await;
-        cluster.inject(Some(fault)).await;
+        cluster.inject(Some(fault.clone())).await;
         cluster.assign("n1", Some("a")).await;
         if fault == Fault::SyncError || fault == Fault::DiskFull {
             cluster.until("a sync error", |cluster| cluster.error("n1").starts_with(error_text::SYNC_PREFIX)).await;
@@ -234,6 +244,46 @@ async fn node_without_agent_acknowledges_nothing() {
     cluster.inject(None).await;
     cluster.active("n1", "a").await;
     cluster.embedded.stop(None).await;
+}
+
+#[tokio::test]
+async fn drop_ins_and_flags_override_what_the_agent_places() {
+    let cluster = TestCluster::new(&["n1=later-drop-in", "n2=flag:registryPullQPS=7"]).await;
+    cluster.config("a", "maxPods: 60\nregistryPullQPS: 9");
+    for (node, max_pods, qps) in [("n1", 50, 9), ("n2", 60, 7)] {
+        cluster.assign(node, Some("a")).await;
+        cluster.active(node, "a").await;
+        let runs = cluster.runs(node);
+        assert_eq!((&runs["maxPods"], &runs["registryPullQPS"]), (&json!(max_pods), &json!(qps)), "{node}");
+    }
+    cluster.embedded.stop(None).await;
+}
+
+#[tokio::test]
+async fn another_program_rewrites_the_file_of_a_new_configuration_once() {
+    let cluster = TestCluster::new(&["n1=rewritten-file"]).await;
+    cluster.config("a", "maxPods: 60");
+    cluster.assign("n1", Some("a")).await;
+    cluster.until("rewritten", |cluster| cluster.runs("n1")["containerLogMaxFiles"] == 4).await;
+    let SimulatedNodes::Agents(agents) = cluster.embedded.nodes() else { panic!("the nodes have agents") };
+    assert_eq!(agents.kubelet_restarts(&name("n1")), Some(2), "by the agent, and by the other program");
+    cluster.embedded.stop(None).await;
+}
+
+#[tokio::test]
+async fn kubelet_with_a_refused_own_configuration_does_not_start() {
+    for (profile, version) in [(ServerProfile::V1_36, "v1.36.2"), (ServerProfile::V1_21, "v1.21.14")] {
+        let mut specs = ["n1", "n2", "n3"].map(|node| NodeSpec::new(name(node), [].into(), version));
+        specs[0].host.flags = vec!["--max-pods=many".to_owned()];
+        specs[1].host.file = Some("maxPods: [".to_owned());
+        let options = EmbeddedOptions { profile, speed: 40.0, ..EmbeddedOptions::default() };
+        let cluster = TestCluster { embedded: Embedded::start(options, specs.to_vec()).await.unwrap() };
+        for node in ["n1", "n2"] {
+            cluster.until("unknown", |cluster| cluster.ready(node) == "Unknown").await;
+        }
+        assert_eq!(cluster.ready("n3"), "True");
+        cluster.embedded.stop(None).await;
+    }
 }
 
 #[tokio::test]

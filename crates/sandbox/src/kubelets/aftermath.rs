@@ -47,16 +47,16 @@ pub(crate) struct GoneDevices<T>(Option<Option<T>>);
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> GoneDevices<T> {
     /// Returns the effect of a restart of the kubelet.
-    pub(crate) fn restarted(&mut self, fault: Option<Fault>, now: T) -> Option<Aftermath> {
+    pub(crate) fn restarted(&mut self, fault: Option<&Fault>, now: T) -> Option<Aftermath> {
         let fault = fault?;
-        self.0 = fault.has_devices().then(|| (fault == Fault::SlowDevices).then(|| now + REGISTRATION));
+        self.0 = fault.has_devices().then(|| (*fault == Fault::SlowDevices).then(|| now + REGISTRATION));
         fault.aftermath()
     }
 
     /// Handles a new fault. Gone devices return without one of devices that never return.
-    pub(crate) fn fault_changed(&mut self, fault: Option<Fault>, now: T) {
+    pub(crate) fn fault_changed(&mut self, fault: Option<&Fault>, now: T) {
         if self.0.is_some() {
-            self.0 = Some((fault != Some(Fault::LostDevices)).then_some(now));
+            self.0 = Some((fault != Some(&Fault::LostDevices)).then_some(now));
         }
     }
 
@@ -75,7 +75,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> GoneDevices<T> {
 
 impl Fault {
     /// Effect when the kubelet has restarted.
-    fn aftermath(self) -> Option<Aftermath> {
+    fn aftermath(&self) -> Option<Aftermath> {
         match self {
             Self::SlowDevices | Self::LostDevices => Some(Aftermath::DevicesGone),
             Self::RefusesPod => Some(Aftermath::PodRefused),
@@ -85,7 +85,7 @@ impl Fault {
     }
 
     /// Reports whether the node has devices.
-    pub(crate) fn has_devices(self) -> bool {
+    pub(crate) fn has_devices(&self) -> bool {
         self.aftermath() == Some(Aftermath::DevicesGone)
     }
 }

@@ -20,8 +20,9 @@ use super::requests::{ConfigMapMeta, Node};
 use super::send::{Effect, TaskResult, load, send};
 use super::signals::{Input, Moment, Output, SpecSource};
 use super::watch::Change;
+use crate::nodes::HostSpec;
+use crate::running::{Inputs, RunningCache, minor_of};
 use kubelet_config::Minor;
-use kubelet_config::minor::{NEWEST, OLDEST};
 use nodecfg_contract::distinct::Distinct;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -57,6 +58,7 @@ pub(super) struct Driver {
     by_name: HashMap<NodeName, usize>,
     timers: BinaryHeap<Reverse<(Moment, usize)>>,
     config_maps: ConfigMaps,
+    cache: RunningCache,
     /// Sources of Node specs, shared by the kubelets that use them.
     sources: Distinct<ConfigMapSource>,
     queue: VecDeque<usize>,
@@ -74,6 +76,7 @@ impl Driver {
             by_name: HashMap::new(),
             timers: BinaryHeap::new(),
             config_maps: ConfigMaps::default(),
+            cache: RunningCache::default(),
             sources: Distinct::default(),
             queue: VecDeque::new(),
             sending: 0,
@@ -156,13 +159,23 @@ impl Driver {
         };
         let version = &node.status.node_info.kubelet_version;
         let dynamic = supports_dynamic_config(version);
-        let minor = Minor::parse(version).unwrap_or(NEWEST).clamp(OLDEST, NEWEST);
+        let minor = minor_of(version);
         let number = match self.by_name.get(&name) {
             Some(number) if self.slot(*number).is_some_and(|slot| slot.kubelet.is_dynamic() == dynamic) => *number,
             // A new Node, or its kubelet was replaced by another version.
             _ => {
                 let rng = fastrand::Rng::with_seed(seed_of(self.options.seed, &name));
                 let fault = self.options.faults.of(&name);
+                let host = HostSpec::of(&node.metadata.annotations);
+                let file = Inputs::of_file(minor, host.own_file().as_bytes());
+                let own = self.cache.of(Inputs { flags: host.arguments(fault.as_ref()), ..file });
+                let fault = match own.configuration() {
+                    Ok(_) => fault,
+                    Err(error) => {
+                        tracing::warn!(node = %name, "the simulated kubelet does not start: {error}");
+                        Some(Fault::Deaf)
+                    }
+                };
                 let seen = ObservedNode { dynamic, wanted: wanted.clone(), status: node.status.config.as_ref() };
                 let kubelet = SimKubelet::new(seen, fault, self.options.heartbeat, rng, self.now());
                 let slot = Slot { name: name.clone(), minor, kubelet, wake: None, waiting: Vec::new(), busy: false };

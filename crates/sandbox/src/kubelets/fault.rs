@@ -8,11 +8,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::{Value, json};
+
+use crate::running::set;
+use kubelet_config::API_VERSION;
+use kubelet_config::effective::flag_of;
+use kubelet_config::field_path::{self, Target};
 use nodecfg_contract::names::NodeName;
 
 /// Kind of fault of a node. Effects on nodes with an agent are listed where they differ. There, a *new* configuration
 /// is one that the node did not run when the fault began.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     /// The kubelet dies on the first configuration it restarts into. The Node changes from Ready to Unknown after 40
     /// s, and `assigned` does not change until the fault is removed. With an agent, the host goes down and loses
@@ -46,6 +52,8 @@ pub enum Fault {
     RefusesPod,
     /// The pods of the node are not Ready any more when its kubelet has restarted.
     UnreadyPods,
+    /// The kubelet's command line sets a field; `flag` alone sets maxPods to 50.
+    Flag(Setting),
     /// Needs an agent: the kubelet does not start with a new configuration.
     NoStart,
     /// Needs an agent: the kubelet starts with a new configuration and dies 15 s later, repeatedly.
@@ -56,10 +64,45 @@ pub enum Fault {
     ApiOutage(f64),
     /// Needs an agent: writes to the host's disk fail.
     DiskFull,
+    /// Needs an agent: another program's drop-in `95-other.conf` sets a field; `later-drop-in` alone sets maxPods to 50.
+    LaterDropIn(Setting),
+    /// Needs an agent: when the node runs a new configuration for the first time, another program writes the kubelet's
+    /// own file again, with containerLogMaxFiles set to 4, and restarts the kubelet, as with `kubeadm upgrade node`.
+    RewrittenFile,
+}
+
+/// A value of a field, written as `FIELD=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Path of the field, such as `authentication.anonymous.enabled`.
+    pub field: String,
+    /// The value as text.
+    pub value: String,
+}
+
+impl Setting {
+    /// Argument of a kubelet's command line that sets the field. `None` if no flag sets it.
+    pub(crate) fn flag(&self) -> Option<String> {
+        Some(format!("--{}={}", flag_of(&self.field)?, self.value))
+    }
+
+    /// Drop-in that sets the field. A value that is no JSON is a text.
+    pub(crate) fn drop_in(&self) -> String {
+        let value: Value = serde_json::from_str(&self.value).unwrap_or_else(|_| self.value.as_str().into());
+        let mut whole = json!({"apiVersion": API_VERSION, "kind": "KubeletConfiguration"});
+        whole.as_object_mut().into_iter().for_each(|whole| set(whole, &self.field, value.clone()));
+        whole.to_string()
+    }
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { field: "maxPods".to_owned(), value: "50".to_owned() }
+    }
 }
 
 /// Fault kinds in the syntax of `--fault`, with descriptions; see [`Fault`] for details.
-pub const KINDS: [(&str, &str); 19] = [
+pub const KINDS: [(&str, &str); 22] = [
     ("crash", "dies on its new configuration"),
     ("slow", "takes 10 times as long; slow:<factor> sets another factor"),
     ("not-ready", "activates its configuration and is then not Ready"),
@@ -74,11 +117,14 @@ pub const KINDS: [(&str, &str); 19] = [
     ("lost-devices", "has 8 GPUs, which do not return after a restart"),
     ("refuses-pod", "refuses one of its pods after a restart"),
     ("unready-pods", "has no Ready pods after a restart"),
+    ("flag", "has the flag --max-pods=50; flag:<field>=<value> sets another field"),
     ("no-start", "does not start with a new configuration"),
     ("dies", "starts with a new configuration and dies during the trial"),
     ("restart-fails", "cannot be restarted with a new configuration"),
     ("api-outage", "loses the API server for 60 s; api-outage:<seconds> sets another time"),
     ("disk-full", "cannot write to the disk"),
+    ("later-drop-in", "has another drop-in, maxPods: 50 or later-drop-in:<field>=<value>"),
+    ("rewritten-file", "has its file rewritten, as by kubeadm upgrade, on a new configuration"),
 ];
 
 /// Default factor of `slow`.
@@ -109,6 +155,12 @@ pub enum FaultError {
     /// The time of `api-outage` is not between 1 and 86400 s.
     #[error("fault kind {0:?} has an invalid time; use api-outage:<seconds> with a number from 1 to 86400")]
     Time(String),
+    /// `flag` or `later-drop-in` sets no known field.
+    #[error("fault kind {0:?} sets no field; use {1}:<field>=<value>, such as {1}:maxPods=50")]
+    Setting(String, &'static str),
+    /// No flag sets the field.
+    #[error("fault kind {0:?} names a field that no flag of the kubelet sets; use later-drop-in:<field>=<value>")]
+    NoFlag(String),
 }
 
 fn kinds() -> String {
@@ -118,8 +170,17 @@ fn kinds() -> String {
 impl Fault {
     /// Reports whether this fault needs an agent.
     #[must_use]
-    pub fn needs_agent(self) -> bool {
-        matches!(self, Self::NoStart | Self::Dies | Self::RestartFails | Self::ApiOutage(_) | Self::DiskFull)
+    pub fn needs_agent(&self) -> bool {
+        matches!(
+            self,
+            Self::NoStart
+                | Self::Dies
+                | Self::RestartFails
+                | Self::ApiOutage(_)
+                | Self::DiskFull
+                | Self::LaterDropIn(_)
+                | Self::RewrittenFile
+        )
     }
 }
 
@@ -139,7 +200,21 @@ impl FromStr for Fault {
                 _ => Err(FaultError::Time(text.to_owned())),
             };
         }
+        if let Some(rest) = text.strip_prefix("flag:") {
+            let setting = setting(rest).ok_or_else(|| FaultError::Setting(text.to_owned(), "flag"))?;
+            return match setting.flag() {
+                Some(_) => Ok(Self::Flag(setting)),
+                None => Err(FaultError::NoFlag(text.to_owned())),
+            };
+        }
+        if let Some(rest) = text.strip_prefix("later-drop-in:") {
+            let setting = setting(rest).ok_or_else(|| FaultError::Setting(text.to_owned(), "later-drop-in"))?;
+            return Ok(Self::LaterDropIn(setting));
+        }
         Ok(match text {
+            "flag" => Self::Flag(Setting::default()),
+            "later-drop-in" => Self::LaterDropIn(Setting::default()),
+            "rewritten-file" => Self::RewrittenFile,
             "crash" => Self::Crash,
             "slow" => Self::Slow(SLOW_FACTOR),
             "not-ready" => Self::NotReady,
@@ -164,6 +239,13 @@ impl FromStr for Fault {
     }
 }
 
+/// Parses `FIELD=VALUE` with a field that a kubelet has.
+fn setting(text: &str) -> Option<Setting> {
+    let (field, value) = text.split_once('=')?;
+    field_path::find(field).ok().filter(|target| !matches!(target, Target::Root))?;
+    Some(Setting { field: field.to_owned(), value: value.to_owned() })
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -186,6 +268,9 @@ impl fmt::Display for Fault {
             Self::RestartFails => "restart-fails",
             Self::ApiOutage(seconds) => return write!(f, "api-outage:{seconds}"),
             Self::DiskFull => "disk-full",
+            Self::Flag(Setting { field, value }) => return write!(f, "flag:{field}={value}"),
+            Self::LaterDropIn(Setting { field, value }) => return write!(f, "later-drop-in:{field}={value}"),
+            Self::RewrittenFile => "rewritten-file",
         })
     }
 }
@@ -230,12 +315,12 @@ impl Faults {
     /// The fault of a node.
     #[must_use]
     pub fn of(&self, node: &NodeName) -> Option<Fault> {
-        self.by_node.get(node).copied().or(self.everywhere)
+        self.by_node.get(node).or(self.everywhere.as_ref()).cloned()
     }
 
     /// All configured faults: those of single nodes, then the one for all nodes.
-    pub fn all(&self) -> impl Iterator<Item = Fault> {
-        self.by_node.values().copied().chain(self.everywhere)
+    pub fn all(&self) -> impl Iterator<Item = &Fault> {
+        self.by_node.values().chain(&self.everywhere)
     }
 
     /// Nodes that faults name, so that the caller can report unknown ones.
@@ -288,8 +373,25 @@ mod tests {
         for bad in ["n1=api-outage:", "n1=api-outage:0", "n1=api-outage:x"] {
             assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Time(_))), "{bad}");
         }
+        for bad in ["n1=flag:maxPods", "n1=flag:nope=1", "n1=later-drop-in:", "n1=later-drop-in:nope=1"] {
+            assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Setting(..))), "{bad}");
+        }
+        let bad = "n1=flag:crashLoopBackOff.maxContainerRestartPeriod=1m".parse::<FaultSpec>();
+        assert!(matches!(bad, Err(FaultError::NoFlag(_))), "{bad:?}");
         let error = "N_1=crash".parse::<FaultSpec>().expect_err("no name").to_string();
         assert!(error.contains("node name \"N_1\""), "{error}");
+    }
+
+    #[test]
+    fn settings_become_arguments_and_drop_ins() {
+        let Ok(Fault::Flag(setting)) = "flag:evictionHard=memory.available<5%".parse() else { panic!("no setting") };
+        assert_eq!(setting.flag().as_deref(), Some("--eviction-hard=memory.available<5%"));
+        let Ok(Fault::LaterDropIn(setting)) = "later-drop-in:evictionHard.memory.available=5%".parse() else {
+            panic!("no setting")
+        };
+        let text = setting.drop_in();
+        assert!(text.contains(r#""evictionHard":{"memory.available":"5%"}"#), "{text}");
+        assert!(Setting::default().drop_in().contains(r#""maxPods":50"#));
     }
 
     #[test]

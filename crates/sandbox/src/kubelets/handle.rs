@@ -126,7 +126,7 @@ impl Kubelets {
     /// Fails if this node has no simulated kubelet, or if the kubelets have stopped.
     pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         let (reply, replied) = oneshot::channel();
-        let sent = self.commands.send(Command::Inject(node.clone(), fault, reply));
+        let sent = self.commands.send(Command::Inject(node.clone(), fault.clone(), reply));
         match (sent, replied.await) {
             (Ok(()), Ok(true)) => {
                 self.injected.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), fault);
@@ -143,7 +143,7 @@ impl Kubelets {
         let (injected, faults) = (Arc::clone(&self.injected), self.faults.clone());
         let fault = move |node: &str| {
             let node = NodeName::new(node).ok()?;
-            let injected = injected.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied();
+            let injected = injected.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned();
             injected.unwrap_or_else(|| faults.of(&node))
         };
         Arc::new(KubeletProxy { fault })

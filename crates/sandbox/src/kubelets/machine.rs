@@ -107,6 +107,7 @@ impl SimKubelet {
         mut rng: fastrand::Rng,
         now: Moment,
     ) -> Self {
+        let is_deaf = fault == Some(Fault::Deaf);
         let reported = seen.status.map(Status::read);
         let status = reported.clone().unwrap_or_default();
         let phase = LOOP_PERIOD.mul_f64(rng.f64());
@@ -126,7 +127,7 @@ impl SimKubelet {
             downloading: false,
             trial: None,
             ready: Ready::Yes,
-            ready_change: (fault == Some(Fault::Deaf)).then_some(now),
+            ready_change: is_deaf.then_some(now),
             devices: GoneDevices::default(),
             status,
             reported,
@@ -368,7 +369,7 @@ impl SimKubelet {
         // converged.
         self.ready_change = self.next_ready_change(now);
         self.update_readiness(now, outputs);
-        outputs.extend(self.devices.restarted(self.fault, now).map(Output::Aftermath));
+        outputs.extend(self.devices.restarted(self.fault.as_ref(), now).map(Output::Aftermath));
         self.write_status(outputs);
         outputs.push(Output::Event { reason: "Starting", message: "Starting kubelet.".to_owned() });
     }
@@ -408,8 +409,8 @@ impl SimKubelet {
 
     fn set_fault(&mut self, fault: Option<Fault>, now: Moment) {
         let handled_config = self.handles_config();
-        self.fault = fault;
-        self.devices.fault_changed(fault, now);
+        self.devices.fault_changed(fault.as_ref(), now);
+        self.fault.clone_from(&fault);
         if self.process == Process::Dead && fault != Some(Fault::Crash) {
             self.exit(now);
         }

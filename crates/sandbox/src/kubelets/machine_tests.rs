@@ -256,7 +256,7 @@ fn sync_error_ends_without_restart_when_spec_reverts() {
 #[test]
 fn refused_configuration_falls_back() {
     for (fault, text) in [(Fault::LoadError, error_text::LOAD), (Fault::ValidateError, error_text::VALIDATE)] {
-        let mut sim = SimHarness::new(Some(fault));
+        let mut sim = SimHarness::new(Some(fault.clone()));
         sim.assign("a");
         sim.run(20);
         assert_eq!((sim.names(), sim.error()), ([Some("a"), None, None], Some(text)));

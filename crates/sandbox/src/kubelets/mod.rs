@@ -29,7 +29,7 @@ mod replay;
 
 pub use aftermath::Aftermath;
 pub(super) use driver::seed_of;
-pub use fault::{Fault, FaultError, FaultSpec, Faults};
+pub use fault::{Fault, FaultError, FaultSpec, Faults, Setting};
 pub use handle::{InjectError, Kubelets, Options, StartError};
 pub use machine::{ObservedNode, SimKubelet, supports_dynamic_config};
 pub use signals::{Download, Input, Moment, Output, Ready, SpecSource};

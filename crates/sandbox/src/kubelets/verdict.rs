@@ -1,11 +1,11 @@
 //! Check whether a kubelet loads a text as its configuration, and the stage at which it fails.
 //!
-//! The result of [`kubelet_config::verdict`] is mapped to the errors of Dynamic Kubelet Configuration. A refusal
+//! The result of [`running`](crate::running) is mapped to the errors of Dynamic Kubelet Configuration. A refusal
 //! during kubelet start is not covered: the feature has no error for it.
 
+use crate::running::Inputs;
 use kubelet_config::Minor;
-use kubelet_config::document::Document;
-use kubelet_config::verdict::{Stage, assess};
+use kubelet_config::verdict::Stage;
 use nodecfg_contract::error_text;
 
 /// Stage at which a configuration failed.
@@ -43,20 +43,14 @@ pub struct ConfigRefusal {
 /// # Errors
 /// Fails if the kubelet would roll back to its last known good configuration.
 pub fn verdict(text: &str, minor: Minor) -> Result<(), ConfigRefusal> {
-    let parsed = Document::parse("kubelet", text);
-    let Some(document) = parsed.document else {
-        let message = parsed.findings.into_iter().next().map(|finding| finding.message).unwrap_or_default();
-        return Err(ConfigRefusal { problem: ConfigProblem::Load, message });
-    };
-    let verdict = assess(&document, minor);
-    let problem = match verdict.stage {
-        Stage::Ok => return Ok(()),
-        Stage::Load => ConfigProblem::Load,
-        // These kubelets apply the gates within `ValidateKubeletConfiguration`.
-        Stage::Gates | Stage::Validate => ConfigProblem::Validate,
-    };
-    let message = verdict.refusals.into_iter().next().map(|refusal| refusal.message).unwrap_or_default();
-    Err(ConfigRefusal { problem, message })
+    Inputs::of_file(minor, text.as_bytes()).effective().map(drop).map_err(|refused| ConfigRefusal {
+        problem: match refused.stage {
+            Stage::Load => ConfigProblem::Load,
+            // These kubelets apply the gates within `ValidateKubeletConfiguration`.
+            Stage::Ok | Stage::Gates | Stage::Validate => ConfigProblem::Validate,
+        },
+        message: refused.to_string(),
+    })
 }
 
 #[cfg(test)]
