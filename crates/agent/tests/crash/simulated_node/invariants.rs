@@ -36,7 +36,8 @@ impl SimulatedNode {
         let mut texts = payloads.flat_map(BTreeMap::into_values);
         let found = self.disk.content(Path::new(CONFIG)).unwrap_or_default();
         assert!(
-            *found == *contents::LOCAL.as_bytes() || texts.any(|text| text.as_bytes() == &*found),
+            *found == *contents::LOCAL.as_bytes()
+                || texts.any(|text| contents::essence(&text) == contents::essence(&String::from_utf8_lossy(&found))),
             "the ledger on disk does not name the placed content: {:?}\n{ledger:?}\n{}",
             String::from_utf8_lossy(&found),
             self.log
@@ -47,8 +48,8 @@ impl SimulatedNode {
     pub(super) fn check_restart(&self, text: &str, ledger: &Ledger) {
         if let Some(failed) = &self.failed_source {
             assert_ne!(
-                Some(text),
-                self.text_of(failed).as_deref(),
+                Some(contents::essence(text)),
+                self.text_of(failed).map(|failed| contents::essence(&failed)),
                 "the kubelet was restarted on {failed}, which failed before\n{}",
                 self.log
             );
@@ -58,7 +59,7 @@ impl SimulatedNode {
             let good = ledger.last_known_good.as_ref().and_then(|good| self.text_of(good));
             let same = assigned.is_some() && assigned == good;
             assert!(
-                same || Some(text) != assigned.as_deref(),
+                same || Some(contents::essence(text)) != assigned.map(|assigned| contents::essence(&assigned)),
                 "the kubelet was restarted on the failed assignment of the ledger\n{}",
                 self.log
             );
