@@ -320,7 +320,6 @@ mod tests {
                     priority,
                     policy,
                     target: PoolTarget::Local,
-                    placement: None,
                     named: None,
                     require_nodes: None,
                     kubelets: Vec::new(),
