@@ -13,7 +13,7 @@ use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::desired::{Desired, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
+use nodecfg_sandbox::nodes::{KUBEADM_FILE, NodeSpec, numbered, own_labels};
 
 mod local_config;
 

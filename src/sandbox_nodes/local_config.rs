@@ -8,7 +8,8 @@ use kubelet_config::risk::Class;
 use kubelet_config::verdict::assess;
 use nodecfg_planning::desired::Rendered;
 use nodecfg_planning::plan::changed_fields;
-use nodecfg_sandbox::nodes::KUBEADM_FILE;
+
+use super::KUBEADM_FILE;
 
 /// Local configuration of the nodes of a pool that allows `allowed`: kubeadm's defaults, and the pool's value of each
 /// top-level field that a first assignment could not change without a drain.
