@@ -72,7 +72,7 @@ impl SimulatedNode {
         let failure = ledger.agent_state.failure.as_ref();
         let tried = failure.is_some_and(|failure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart));
         // Recorded only if the failure could be saved. The assignment of the ledger may be older than spec.
-        if tried && self.faults.is_empty() && self.is_current(ledger.assigned.as_ref()) {
+        if tried && self.faults.is_empty() && self.is_current(ledger) {
             self.failed_source.clone_from(&ledger.assigned);
         }
         if ledger.last_known_good.is_some() {
@@ -99,10 +99,16 @@ impl SimulatedNode {
         }
     }
 
-    fn is_current(&self, assigned: Option<&ConfigSource>) -> bool {
-        let wanted = self.config.as_ref().and_then(|config| config.spec.config_source.as_ref());
-        match (assigned, wanted) {
-            (Some(assigned), Some(wanted)) => assigned.names_same(wanted) && self.text_of(assigned).is_some(),
+    /// Reports whether the ledger has the present assignment. The same ConfigMap with another placement is another one.
+    fn is_current(&self, ledger: &Ledger) -> bool {
+        let spec = self.config.as_ref().map(|config| &config.spec);
+        let wanted = spec.and_then(|spec| spec.config_source.as_ref());
+        let placement = spec.and_then(|spec| spec.placement);
+        match (ledger.assigned.as_ref(), wanted) {
+            (Some(assigned), Some(wanted)) => {
+                let is_placed = placement.is_none() || ledger.agent_state.placement == placement;
+                assigned.names_same(wanted) && is_placed && self.text_of(assigned).is_some()
+            }
             _ => false,
         }
     }
