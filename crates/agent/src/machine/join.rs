@@ -17,7 +17,7 @@ use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConf
 use crate::ledger::Phase;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::{NodeConfig, Placement};
+use nodecfg_contract::nodeconfig::NodeConfig;
 
 /// Progress of joining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -195,15 +195,12 @@ impl MachineState {
                 None => return node.pool.clone().map(JoinRequest::ReadPointer),
                 Some(None) => return None,
                 // No ordinary pods run on a node with the taint.
-                Some(Some(config)) => {
-                    ((config.source.clone(), config.hash.to_string(), config.placement), Class::Drain)
-                }
+                Some(Some(config)) => ((config.source.clone(), config.hash.to_string()), Class::Drain),
             },
         };
-        let (source, content_hash, placement) = config;
+        let (source, content_hash) = config;
         let node_uid = node.uid.clone();
-        let new = NewNodeConfig { node_uid, source, content_hash, max_disruption, placement };
-        Some(JoinRequest::Create(Box::new(new)))
+        Some(JoinRequest::Create(Box::new(NewNodeConfig { node_uid, source, content_hash, max_disruption })))
     }
 
     /// Reports whether the Node has the startup taint although the configuration is in place.
@@ -217,9 +214,9 @@ impl MachineState {
         self.volatile.joining.missing && !self.volatile.joining.seen
     }
 
-    /// Source, content hash and placement that a booted node joins with. `None` if the node was not booted, has a NodeConfig, or
+    /// Source and content hash that a booted node joins with. `None` if the node was not booted, has a NodeConfig, or
     /// if the configuration failed.
-    fn booted_config(&self) -> Option<(ConfigSource, String, Option<Placement>)> {
+    fn booted_config(&self) -> Option<(ConfigSource, String)> {
         let agent_state = &self.ledger.agent_state;
         if !agent_state.booted || agent_state.failure.is_some() || !self.never_had_node_config() {
             return None;
@@ -228,7 +225,7 @@ impl MachineState {
         if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (None, None);
         }
-        Some((source, agent_state.content_hash.clone()?, agent_state.placement))
+        Some((source, agent_state.content_hash.clone()?))
     }
 
     /// Reports whether a Node with the startup taint joins by the pointer: it has no assignment at all.
@@ -251,7 +248,7 @@ impl MachineState {
             Phase::Activating { .. } => false,
             Phase::Trying(trial) => trial.healthy_since.is_some() && trial.unhealthy_since.is_none(),
         };
-        if !healthy || agent_state.failure.is_some() || ledger.active() != ledger.assignment() {
+        if !healthy || agent_state.failure.is_some() || agent_state.active != ledger.assigned {
             return false;
         }
         match (&volatile.node_config, &ledger.assigned) {
