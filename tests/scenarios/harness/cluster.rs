@@ -32,7 +32,7 @@ pub struct Cluster {
 
 enum Server {
     Sandbox(Box<SandboxServer>),
-    Real { populated: Populated, control_plane: ControlPlane },
+    Real { populated: Box<Populated>, control_plane: ControlPlane },
 }
 
 /// Configuration state of a node, from its Node or its NodeConfig.
@@ -136,7 +136,7 @@ impl Cluster {
             ClusterKind::Real { assets, agents } => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
                 let populated = control_plane.populate(nodes, faults, agents, large, workloads).await;
-                (populated.client(), Server::Real { populated, control_plane })
+                (populated.client(), Server::Real { populated: Box::new(populated), control_plane })
             }
         };
         let cluster = Self { home, client, server, assignment_resource };
