@@ -1,6 +1,6 @@
 //! Check whether a kubelet loads a text as its configuration, and the stage at which it fails.
 //!
-//! The result of [`running`](crate::running) is mapped to the errors of Dynamic Kubelet Configuration. A refusal
+//! The result of `running.rs` is mapped to the errors of Dynamic Kubelet Configuration. A refusal
 //! during kubelet start is not covered: the feature has no error for it.
 
 use crate::running::Inputs;
