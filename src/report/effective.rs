@@ -67,7 +67,7 @@ impl EffectiveConfiguration {
                     .filter(|(_, value)| !changed || value.by != Origin::Default)
                     .map(|(path, value)| (path.clone(), with_origin(&path, value)))
                     .collect(),
-                startup: effective.startup.iter().map(sentence).collect(),
+                startup: effective.startup.iter().map(Refusal::sentence).collect(),
             },
         }
     }
@@ -122,13 +122,6 @@ fn with_origin(path: &str, EffectiveValue { value, by }: EffectiveValue) -> Valu
         other => other,
     };
     ValueWithOrigin { value, by: by.to_string() }
-}
-
-fn sentence(refusal: &Refusal) -> String {
-    match refusal.field.as_str() {
-        field if field.is_empty() || refusal.message.contains(field) => refusal.message.clone(),
-        field => format!("{field}: {}", refusal.message),
-    }
 }
 
 /// A text without quotes, and other values as JSON.

@@ -163,14 +163,12 @@ fn join_reasons(answer: &Verdict, own: Option<&Verdict>) -> String {
     let is_public = |refusal: &Refusal| own.is_none_or(|own| own.reasons().any(|own| own.message == refusal.message));
     let reasons: Vec<String> = answer
         .reasons()
-        .map(|refusal| match refusal.field.as_str() {
-            field if !is_public(refusal) => {
-                let field = known_part(field).unwrap_or_else(|| "the merged configuration".to_owned());
-                format!("{field}: the kubelet refuses the value with the files below the drop-in ({})", refusal.rule)
+        .map(|refusal| {
+            if is_public(refusal) {
+                return refusal.sentence();
             }
-            "" => refusal.message.clone(),
-            field if refusal.message.contains(field) => refusal.message.clone(),
-            field => format!("{field}: {}", refusal.message),
+            let field = known_part(&refusal.field).unwrap_or_else(|| "the merged configuration".to_owned());
+            format!("{field}: the kubelet refuses the value with the files below the drop-in ({})", refusal.rule)
         })
         .collect();
     let mut text = reasons.iter().take(MAX_REASONS).cloned().collect::<Vec<_>>().join("; ");

@@ -102,7 +102,12 @@ mod tests {
         assert_eq!(found("evil.example/x?"), None);
     }
 
-    /// Answers one request with these bytes, and repeats the last ones until the client closes. Returns the port.
+    /// Answers one request with these bytes. Returns the port.
+    async fn answering(answer: &'static str) -> u16 {
+        answering_endlessly(answer, "").await
+    }
+
+    /// Answers one request with these bytes, and repeats the last ones, if any, until the client closes. Returns the port.
     async fn answering_endlessly(head: &'static str, rest: &'static str) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -111,7 +116,7 @@ mod tests {
             let mut buffer = [0; 1024];
             let _ = stream.read(&mut buffer).await;
             let _ = stream.write_all(head.as_bytes()).await;
-            while stream.write_all(rest.as_bytes()).await.is_ok() {}
+            while !rest.is_empty() && stream.write_all(rest.as_bytes()).await.is_ok() {}
         });
         port
     }
@@ -123,19 +128,6 @@ mod tests {
         let error = probe(&endpoint("127.0.0.1", port)).await.expect_err("it is unhealthy");
         let end = "answers 500 Internal Server Error: failed checks: log";
         assert_eq!(error.to_string(), format!("http://127.0.0.1:{port}/healthz: {end}"));
-    }
-
-    /// Answers one request with these bytes. Returns the port.
-    async fn answering(answer: &'static str) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.expect("a client");
-            let mut buffer = [0; 1024];
-            let _ = stream.read(&mut buffer).await;
-            let _ = stream.write_all(answer.as_bytes()).await;
-        });
-        port
     }
 
     #[tokio::test]

@@ -56,9 +56,6 @@ pub const CONTENT_HASH_ANNOTATION: &str = "nodecfg.dev/content-hash";
 pub const COMMIT_ANNOTATION: &str = "nodecfg.dev/commit";
 /// Annotation with the path of the pool's configuration in the repository.
 pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
-/// Annotation with the placement with which a ConfigMap was first assigned. It informs `rollback`; the placement of a node
-/// is in its NodeConfig.
-pub const PLACEMENT_ANNOTATION: &str = "nodecfg.dev/placement";
 
 /// Result of one observation of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -237,6 +237,12 @@ impl Node {
         self.mapping()?.get(key).map(|entry| &entry.value)
     }
 
+    /// Returns the value at a path of fields, whose dots separate keys.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(self, |node, key| node.get(key))
+    }
+
     /// Returns a phrase for messages: `a map`, `the number 5`, `the text "x"`.
     #[must_use]
     pub fn describe(&self) -> String {

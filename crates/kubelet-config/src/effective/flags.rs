@@ -145,8 +145,7 @@ pub(super) fn over(mut root: Node, flags: &[Given]) -> Node {
         let Some(field) = given.flag.field else { continue };
         let place = Place::whole_file(given.origin());
         let value = tree(&given.value, &place);
-        let old = field.path.split('.').try_fold(&root, |node, name| node.get(name));
-        let value = match (&value.value, old.map(|old| &old.value)) {
+        let value = match (&value.value, root.at(&field.path).map(|old| &old.value)) {
             (Value::Mapping(new), Some(Value::Mapping(old))) if given.flag.merges => {
                 let mut all: Mapping = old.clone();
                 all.extend(new.clone());
@@ -161,8 +160,7 @@ pub(super) fn over(mut root: Node, flags: &[Given]) -> Node {
     }
     // Kubelets parse their flags again after the files, and these flags start as false.
     for path in ["logging.options.text.splitStream", "logging.options.json.splitStream"] {
-        let node = path.split('.').try_fold(&root, |node, name| node.get(name));
-        if node.is_some_and(|node| !node.place.file.starts_with('-')) {
+        if root.at(path).is_some_and(|node| !node.place.file.starts_with('-')) {
             set(&mut root, path, tree(&json!(false), &default_place()));
         }
     }

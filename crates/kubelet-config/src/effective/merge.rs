@@ -11,7 +11,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::folder::{ConfigDir, DropIn, files};
+use super::folder::DropIn;
 use super::printed::is_omitted;
 use super::traced::{
     Eviction, Names, decoded, default_place, in_go_form, merge_into, tree, with_defaults, with_header,
@@ -45,10 +45,10 @@ pub(super) fn without_config(minor: Minor) -> Node {
     with_defaults(&tree(&legacy, &default_place()), minor, &none, eviction)
 }
 
-/// Merges the drop-ins of a folder over a configuration with defaults.
+/// Merges drop-ins, in order, over a configuration with defaults.
 pub(super) fn drop_ins(
     mut base: Node,
-    folder: &ConfigDir,
+    files: Vec<DropIn<'_>>,
     minor: Minor,
     of_flags: &Document,
     origins: &Origins,
@@ -57,7 +57,7 @@ pub(super) fn drop_ins(
     // than the drop-ins, so that no drop-in removes a value of the base.
     let below = if minor >= VERSIONED { omit(&base, "", minor) } else { Node::empty_mapping(default_place()) };
     let mut merged = below;
-    for DropIn { path, text } in files(folder)? {
+    for DropIn { path, text } in files {
         let by = Origin::DropIn(path.clone());
         let text = text.map_err(|reason| Refused::new(by.clone(), reason))?;
         if minor < JSON {

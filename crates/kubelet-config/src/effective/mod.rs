@@ -145,11 +145,7 @@ impl Refused {
     /// `origins`: the origins of the files in places.
     fn by_rules(stage: Stage, refusals: Vec<Refusal>, origins: &Origins, document: &Document) -> Self {
         let first = refusals.first();
-        let message = first.map(|first| match first.field.as_str() {
-            "" => first.message.clone(),
-            field if first.message.contains(field) => first.message.clone(),
-            field => format!("{field}: {}", first.message),
-        });
+        let message = first.map(Refusal::sentence);
         let by = first.map(|first| match origins.of(&first.place) {
             Origin::Default => cause(first, origins, document),
             by => by,
@@ -162,10 +158,7 @@ impl Refused {
 fn cause(refusal: &Refusal, origins: &Origins, document: &Document) -> Origin {
     let related = refusal.related.iter().map(|(place, _)| origins.of(place));
     let fields = crate::rules::lookup(refusal.rule).map_or(&[][..], |rule| &rule.fields);
-    let field = |path: &String| {
-        let node = path.split('.').try_fold(&document.root, |node, name| node.get(name));
-        node.map(|node| origins.of(&node.place))
-    };
+    let field = |path: &String| document.root.at(path).map(|node| origins.of(&node.place));
     related.chain(fields.iter().filter_map(field)).find(|by| *by != Origin::Default).unwrap_or(Origin::Default)
 }
 
@@ -206,10 +199,11 @@ pub fn effective(kubelet: &Kubelet<'_>) -> Result<Effective, Refused> {
     };
     if let Some(folder) = kubelet.config_dir {
         check_folder(folder, kubelet)?;
-        for file in folder::files(folder)? {
+        let files = folder::files(folder)?;
+        for file in &files {
             origins.add(&file.path, Origin::DropIn(file.path.clone()));
         }
-        root = merge::drop_ins(root, folder, minor, &of_flags, &origins)?;
+        root = merge::drop_ins(root, files, minor, &of_flags, &origins)?;
     }
     let root = flags::over(root, &flags);
     let document = Document { root: traced::explicit(root, minor), ..empty() };

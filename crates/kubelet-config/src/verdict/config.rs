@@ -73,11 +73,7 @@ impl<'d> Config<'d> {
         if !field.is_known_to(self.minor) {
             return None;
         }
-        let mut node = self.root;
-        for name in path.split('.') {
-            node = node.get(name)?;
-        }
-        (!node.is_null()).then_some(node)
+        self.root.at(path).filter(|node| !node.is_null())
     }
 
     /// Returns a whole number, or its default if unset (or zero, where zero means unset). `None` if unset and without

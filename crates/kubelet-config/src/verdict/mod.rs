@@ -94,6 +94,18 @@ pub struct Refusal {
     pub help: Option<String>,
 }
 
+impl Refusal {
+    /// Returns the message, preceded by the field unless it names it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        if self.message.contains(&self.field) {
+            self.message.clone()
+        } else {
+            format!("{}: {}", self.field, self.message)
+        }
+    }
+}
+
 /// A condition on the host that decides whether the kubelet starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCondition {
