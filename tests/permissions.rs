@@ -265,6 +265,7 @@ async fn request_to_join(client: &AgentClient, joins: Joins) {
         source: ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet"),
         content_hash: "v1:blake3:0".to_owned(),
         max_disruption: Class::Restart,
+        placement: None,
     };
     assert_eq!(client.join(&JoinRequest::Create(Box::new(new))).await, JoinAnswer::Created(Ok(None)));
     if joins == Joins::WithTaint {

@@ -6,24 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
-use kubelet_config::document::{self, Document, Node, apply_merge_patch};
+use kubelet_config::document::{self, Document, Node};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::field_path::{self, Target};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
+use kubelet_config::rules;
+use kubelet_config::secrets;
 use kubelet_config::startup_error::{LastError, StartupError};
 use kubelet_config::verdict::{self, Refusal, Stage, Verdict};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::nodeconfig::{EffectiveStatus, OwnValue};
 use nodecfg_contract::observed::KubeletVersion;
 
+/// The file of the reviewed configuration in places, and that of the node's own one.
+const REVIEWED: &str = "reviewed";
+const OWN: &str = "own";
 /// Maximum number of refusal reasons in a message.
 const MAX_REASONS: usize = 3;
 /// Maximum length of a message, in characters. The author of a configuration could otherwise make it arbitrarily
 /// long.
 const MAX_MESSAGE: usize = 1024;
 
-/// Checks one key of a ConfigMap for the kubelet of this host. `underneath`: texts that a kubelet merges this key's
-/// text over, in order (`mergeKubeletConfigurations`, 1.28 on). The first is the file of `--config`.
+/// Checks one key of a ConfigMap for the kubelet of this host. `underneath`: texts that this key's text is merged over, in
+/// order. The first is the file of `--config`.
 ///
 /// A kubelet version outside the tables is checked as the nearest version in them, and the message names that
 /// version. Feature gates that a newer kubelet may have are accepted. If the version is unknown, only configurations
@@ -59,8 +65,8 @@ pub fn check_config(
     // A drop-in must load by itself. Its values are checked after merging.
     if !underneath.is_empty() && answer.stage != Stage::Load {
         let Some(whole) = &whole else {
-            let message = "the configuration below the drop-in cannot be read: correct the file of the kubelet's \
-                           --config, and the files before 90-nodecfg.conf in its --config-dir";
+            let message = "the node's own configuration cannot be read: correct the file of the kubelet's --config, \
+                           and the files before 90-nodecfg.conf in its --config-dir";
             return not_loaded(message.to_owned());
         };
         own_answer = Some(std::mem::replace(&mut answer, verdict::assess(whole, minor)));
@@ -72,11 +78,11 @@ pub fn check_config(
     let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
     if answer.runs()
         || (newer && answer.stage == Stage::Gates)
-        || (known.is_none() && whole.is_some_and(|whole| some_version_runs(&whole)))
+        || (known.is_none() && whole.as_ref().is_some_and(some_version_runs))
     {
         return ConfigCheck::Accepted;
     }
-    let message = join_reasons(&answer, own_answer.as_ref());
+    let message = join_reasons(&answer, own_answer.as_ref().zip(whole.as_ref()));
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
@@ -94,6 +100,46 @@ fn some_version_runs(document: &Document) -> bool {
 #[must_use]
 pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
     merge_over(underneath, &read(text).ok()?).map(|document| document.canonical())
+}
+
+/// Values of the node's own configuration for the fields that an overlay sets. `None` if any text is unreadable.
+#[must_use]
+pub fn beneath(underneath: &[String], overlay: &str) -> Option<EffectiveStatus> {
+    let (last, rest) = underneath.split_last()?;
+    let own = merge_over(rest, &read(last).ok()?)?;
+    let mut found = EffectiveStatus::default();
+    add_beneath(&mut found, "", &own.root, &read(overlay).ok()?.root);
+    Some(found)
+}
+
+fn add_beneath(found: &mut EffectiveStatus, path: &str, own: &Node, overlay: &Node) {
+    if let (Some(own), Some(overlay)) = (own.mapping(), overlay.mapping()) {
+        for (key, entry) in overlay {
+            let identifies = path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
+            if let Some(own) = own.get(key).map(|own| &own.value).filter(|own| !own.is_null() && !identifies) {
+                add_beneath(found, &document::path_of(path, key), own, &entry.value);
+            }
+        }
+        return;
+    }
+    let value = own.to_json().to_string();
+    let is_short = |text: &str, most: usize| text.chars().nth(most).is_none();
+    let is_listed = found.beneath.len() < EffectiveStatus::MAX_BENEATH
+        && is_short(path, OwnValue::MAX_FIELD)
+        && is_short(&value, OwnValue::MAX_VALUE)
+        && !secrets::is_secret(path)
+        && secrets::redacted(path, &value) == value;
+    if is_listed {
+        found.beneath.push(OwnValue { field: path.to_owned(), value });
+    } else {
+        found.beneath_more = found.beneath_more.saturating_add(1);
+    }
+}
+
+/// Reports whether a text is a KubeletConfiguration. A file that another program has emptied or cut may be none.
+#[must_use]
+pub fn is_configuration(text: &str) -> bool {
+    read(text).is_ok_and(|document| document.root.get("kind").and_then(Node::text) == Some("KubeletConfiguration"))
 }
 
 /// Canonical form of a text. `None` if it is unreadable.
@@ -117,11 +163,11 @@ pub fn explain(
 
 /// Merges a document over texts. `None` if any text is unreadable.
 fn merge_over(underneath: &[String], own: &Document) -> Option<Document> {
-    let mut whole: Option<Node> = None;
+    let mut whole: Option<Document> = None;
     for text in underneath {
-        whole = Some(apply_merge_patch(whole, &read(text).ok()?.root));
+        whole = Some(effective::overlaid(whole.as_ref(), &read_as(OWN, text).ok()?));
     }
-    Some(Document { root: apply_merge_patch(whole, &own.root), ..own.clone() })
+    Some(effective::overlaid(whole.as_ref(), own))
 }
 
 /// Version to check as, and a note for messages unless that is the kubelet's version.
@@ -150,17 +196,25 @@ pub fn truncate(message: &str) -> String {
 }
 
 fn read(text: &str) -> Result<Document, String> {
-    let parsed = Document::parse("kubelet", text);
+    read_as(REVIEWED, text)
+}
+
+/// Reads a text. The places of its values have this file.
+fn read_as(file: &str, text: &str) -> Result<Document, String> {
+    let parsed = Document::parse(file, text);
     parsed.document.ok_or_else(|| {
         let first = parsed.findings.into_iter().next();
         first.map_or_else(|| "it is empty".to_owned(), |finding| finding.message)
     })
 }
 
-/// Joins the reasons of a refusal. `own`: verdict on the drop-in alone. A reason that it does not have may quote values of
-/// the files below, which only the node's administrators may read.
-fn join_reasons(answer: &Verdict, own: Option<&Verdict>) -> String {
-    let is_public = |refusal: &Refusal| own.is_none_or(|own| own.reasons().any(|own| own.message == refusal.message));
+/// Joins the reasons of a refusal. `merged`: verdict on the overlay alone, and the overlay merged over the node's own
+/// configuration. A reason that the verdict does not have may quote values of the node's own files, which only the node's
+/// administrators may read.
+fn join_reasons(answer: &Verdict, merged: Option<(&Verdict, &Document)>) -> String {
+    let is_public = |refusal: &Refusal| {
+        merged.is_none_or(|(alone, _)| alone.reasons().any(|alone| alone.message == refusal.message))
+    };
     let reasons: Vec<String> = answer
         .reasons()
         .map(|refusal| {
@@ -168,7 +222,8 @@ fn join_reasons(answer: &Verdict, own: Option<&Verdict>) -> String {
                 return refusal.sentence();
             }
             let field = known_part(&refusal.field).unwrap_or_else(|| "the merged configuration".to_owned());
-            format!("{field}: the kubelet refuses the value with the files below the drop-in ({})", refusal.rule)
+            let sides = merged.map(|(_, whole)| sides(refusal, whole)).unwrap_or_default();
+            format!("{field}: the kubelet refuses the value with the node's own configuration ({}){sides}", refusal.rule)
         })
         .collect();
     let mut text = reasons.iter().take(MAX_REASONS).cloned().collect::<Vec<_>>().join("; ");
@@ -176,6 +231,43 @@ fn join_reasons(answer: &Verdict, own: Option<&Verdict>) -> String {
         text.push_str(&format!("; and {} more", reasons.len() - MAX_REASONS));
     }
     text
+}
+
+/// Which side sets the fields that a rule has compared: `; A is from the reviewed configuration, B from the node's own`.
+fn sides(refusal: &Refusal, whole: &Document) -> String {
+    let of_rule = rules::lookup(refusal.rule).map_or(&[][..], |rule| &rule.fields);
+    let fields: BTreeSet<String> =
+        std::iter::once(&refusal.field).chain(of_rule).filter_map(|path| known_part(path)).collect();
+    let (mut reviewed, mut own) = (Vec::new(), Vec::new());
+    for field in fields {
+        let Some(node) = field.split('.').try_fold(&whole.root, |node, name| node.get(name)) else { continue };
+        // A map may have values of both.
+        if has_value_of(REVIEWED, node) {
+            reviewed.push(field.clone());
+        }
+        if has_value_of(OWN, node) {
+            own.push(field);
+        }
+    }
+    let verb = |fields: &[String]| if fields.len() == 1 { "is" } else { "are" };
+    let (reviewed_text, own_text) = (reviewed.join(", "), own.join(", "));
+    match (reviewed.is_empty(), own.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!("; {own_text} {} from the node's own configuration", verb(&own)),
+        (false, true) => format!("; {reviewed_text} {} from the reviewed configuration", verb(&reviewed)),
+        (false, false) => format!(
+            "; {reviewed_text} {} from the reviewed configuration, {own_text} from the node's own",
+            verb(&reviewed)
+        ),
+    }
+}
+
+/// Reports whether a value, or one in it, is from a file.
+fn has_value_of(file: &str, node: &Node) -> bool {
+    match node.mapping() {
+        Some(map) if !map.is_empty() => map.values().any(|entry| has_value_of(file, &entry.value)),
+        _ => &*node.place.file == file,
+    }
 }
 
 /// Hash of a downloaded content, if it is the content that the assignment requires: that of `required`

@@ -19,6 +19,7 @@ fn outcome(payload: &BTreeMap<String, String>, underneath: &[&str]) -> String {
     match check_config(payload, "kubelet", &underneath, version("v1.36.2")) {
         ConfigCheck::Accepted => "accepted".to_owned(),
         ConfigCheck::NotLoaded { message, kubelet } => format!("{} does not load: {message}", kubelet.unwrap()),
+        ConfigCheck::NotPlaceable { message } => message,
         ConfigCheck::NotValid { message, kubelet } => format!("{} refuses: {message}", kubelet.unwrap()),
     }
 }
@@ -68,12 +69,17 @@ fn checks_drop_in_merged_with_base() {
     // Every merged file must load by itself.
     let bare = BTreeMap::from([("kubelet".to_owned(), "maxPods: 5\n".to_owned())]);
     assert!(outcome(&bare, &[&base]).starts_with("v1.36.2 does not load: "));
-    assert!(outcome(&over, &["["]).contains("the configuration below the drop-in cannot be read"));
+    assert!(outcome(&over, &["["]).contains("the node's own configuration cannot be read"));
     // Values of the files below stay on the node; those of the drop-in are in its ConfigMap.
     let secret = format!("{HEADER}imageGCHighThresholdPercent: 71\nmaxPods: -5\nclusterDomain: \"hunter 2\"\n");
     let refusal = outcome(&payload("imageGCLowThresholdPercent: 75\nport: -7\n"), &[&secret]);
-    for shown in ["port", "-7", "imageGC", "maxPods: the kubelet refuses the value with the files below the drop-in ("]
-    {
+    for shown in [
+        "port",
+        "-7",
+        "imageGCLowThresholdPercent is from the reviewed configuration, imageGCHighThresholdPercent from the node's own",
+        "maxPods: the kubelet refuses the value with the node's own configuration (",
+        "; maxPods is from the node's own configuration",
+    ] {
         assert!(refusal.contains(shown), "{refusal}");
     }
     for hidden in ["71", "-5", "hunter"] {
@@ -265,4 +271,61 @@ fn publishes_no_key_of_a_local_map() {
     ] {
         assert_eq!(public_path(path, reviewed), expected, "{path}");
     }
+}
+
+/// A reconciler foretells the value of a field that leaves the overlay.
+#[test]
+fn lists_own_values_of_the_fields_of_an_overlay() {
+    let own = format!(
+        "{HEADER}maxPods: 110\nclusterDNS: [10.0.0.10]\nevictionHard: {{memory.available: 100Mi, hunter2: 1Mi}}\n\
+         clusterDomain: null\nregistryBurst: 7\n"
+    );
+    let drop_in = format!("{HEADER}maxPods: 120\n");
+    let listed = |overlay: &str| {
+        let texts = [own.clone(), drop_in.clone()];
+        let EffectiveStatus { beneath, beneath_more } = beneath(&texts, &format!("{HEADER}{overlay}")).unwrap();
+        let values: Vec<String> = beneath.iter().map(|own| format!("{} {}", own.field, own.value)).collect();
+        (values.join("; "), beneath_more)
+    };
+    for (overlay, expected) in [
+        ("maxPods: 60\n", "maxPods 120"),
+        ("clusterDNS: []\nclusterDomain: x\npodPidsLimit: 9\n", "clusterDNS [\"10.0.0.10\"]"),
+        (
+            "evictionHard: {memory.available: 1Gi, nodefs.available: 5%}\n",
+            "evictionHard[\"memory.available\"] \"100Mi\"",
+        ),
+        ("evictionHard: {}\n", ""),
+        // A value that replaces another kind.
+        ("maxPods: {hunter2: 1}\n", "maxPods 120"),
+    ] {
+        assert_eq!(listed(overlay), (expected.to_owned(), 0), "{overlay}");
+    }
+    assert_eq!(beneath(&["[".to_owned()], HEADER), None);
+    assert_eq!(beneath(&[], HEADER), None);
+}
+
+/// Anyone who may read NodeConfigs sees them.
+#[test]
+fn lists_no_secret_and_a_bounded_number_of_own_values() {
+    let long = "x".repeat(300);
+    let secret = format!(
+        "{HEADER}staticPodURLHeader: {{Authorization: [hunter2]}}\nstaticPodURL: https://hunter2@h/\nstaticPodPath: /{long}\n"
+    );
+    let overlay =
+        format!("{HEADER}staticPodURLHeader: {{Authorization: [x]}}\nstaticPodURL: https://h/\nstaticPodPath: /p\n");
+    let found = beneath(&[secret], &overlay).unwrap();
+    assert_eq!(found, EffectiveStatus { beneath: Vec::new(), beneath_more: 3 });
+    let keys: Vec<String> = (0..100).map(|key| format!("k{key}: \"1\"")).collect();
+    let many = format!("{HEADER}systemReserved: {{{}}}\n", keys.join(", "));
+    let found = beneath(std::slice::from_ref(&many), &many).unwrap();
+    assert_eq!((found.beneath.len(), found.beneath_more), (EffectiveStatus::MAX_BENEATH, 36));
+}
+
+/// The node's administrators must find the file, and the authors of the overlay must not see its values.
+#[test]
+fn says_which_side_a_refused_value_is_from() {
+    let own = format!("{HEADER}evictionSoft: {{memory.available: 777Mi}}\n");
+    let refusal = outcome(&payload("evictionSoftGracePeriod: {nodefs.available: 1m}\n"), &[&own]);
+    let sides = "evictionSoftGracePeriod is from the reviewed configuration, evictionSoft from the node's own";
+    assert!(refusal.contains(sides) && !refusal.contains("777"), "{refusal}");
 }

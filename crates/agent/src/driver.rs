@@ -229,7 +229,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         match effect {
             Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
             // The runtime answers it.
-            Effect::CompareLocal => Box::pin(async { EffectResult::Nothing }),
+            Effect::CompareLocal | Effect::CheckDisk => Box::pin(async { EffectResult::Nothing }),
             Effect::DiscardStateFiles => Box::pin(async move {
                 if let Err(reason) = host.discard_state_files().await {
                     tracing::warn!("state files that were set aside remain: {reason}");

@@ -13,7 +13,7 @@ use crate::disk::memory::MemoryDisk;
 use crate::events::StateFiles;
 use crate::host::Healthz;
 use crate::host::problem::RestartProblem;
-use crate::placement::Placement;
+use crate::placement::Activation;
 use crate::runtime::Paths;
 use crate::settings::Settings;
 use nodecfg_contract::names::NodeName;
@@ -120,7 +120,7 @@ fn runtime(disk: &MemoryDisk) -> AgentRuntime<MemoryDisk> {
 fn runtime_with(disk: &MemoryDisk, settings: Settings) -> AgentRuntime<MemoryDisk> {
     let paths = Paths {
         folder: PathBuf::from("/agent"),
-        placement: Placement::File { config: PathBuf::from("/kubelet/config.yaml") },
+        activation: Activation::File { config: PathBuf::from("/kubelet/config.yaml") },
     };
     AgentRuntime::open(&paths, settings, disk.clone(), 1).expect("opens")
 }

@@ -10,20 +10,16 @@ use crate::host::problem::{HealthzError, RestartProblems};
 use crate::joining::{JoinAnswer, JoinRequest};
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::StartupError;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, Placement};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The agent has started and loaded its ledger.
-    Started {
-        /// Check of the assigned checkpoint for the kubelet of this host. `None` for the local configuration, or if
-        /// the checkpoint loads and the kubelet's version is unknown.
-        config_check: Option<ConfigCheck>,
-        /// Whether the kubelet's configuration on disk is the active one of the ledger.
-        in_place: bool,
-    },
+    Started(DiskCheck),
+    /// Result of [`Effect::CheckDisk`].
+    DiskChecked(DiskCheck),
     /// NodeConfig of the node, as last read. `None` if it is missing, which changes nothing.
     NodeConfigRead(Option<Box<NodeConfig>>),
     /// Result of [`Effect::Fetch`].
@@ -42,6 +38,24 @@ pub enum Event {
     Joined(Box<JoinAnswer>),
     /// The wake time of a step has come.
     Tick,
+}
+
+/// Comparison of the ledger with the disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiskCheck {
+    /// Check of the assigned checkpoint for the kubelet of this host. `None` for the local configuration, or if the
+    /// checkpoint loads and the kubelet's version is unknown.
+    pub config_check: Option<ConfigCheck>,
+    /// Whether the kubelet's configuration on disk is the active one of the ledger.
+    pub in_place: bool,
+    /// Whether the last known good has another text than the one that passed its trial: the node's own configuration,
+    /// which it is merged over, has changed.
+    pub good_changed: bool,
+}
+
+impl DiskCheck {
+    /// The disk is as the ledger has it.
+    pub const UNCHANGED: Self = Self { config_check: None, in_place: true, good_changed: false };
 }
 
 /// Downloaded ConfigMap.
@@ -64,6 +78,10 @@ pub struct Download {
 pub struct Fetched {
     /// The ConfigMap.
     pub download: Download,
+    /// Placement that spec asks for.
+    pub placement: Placement,
+    /// Whether the kubelet's configuration has the same text with this content and placement as it has now.
+    pub is_same_text: bool,
     /// Check of the content for the kubelet of this host.
     pub config_check: ConfigCheck,
     /// Health of the node before the change. `None` if the API server did not answer.
@@ -88,6 +106,12 @@ pub enum ConfigCheck {
         message: String,
         /// The kubelet's version, if known.
         kubelet: Option<String>,
+    },
+    /// The agent cannot place the configuration on this node: its activation cannot do the placement, or the node's own
+    /// configuration is unreadable.
+    NotPlaceable {
+        /// Reason in full, which may be published.
+        message: String,
     },
 }
 
@@ -189,6 +213,8 @@ pub enum Effect {
     Fetch(ConfigMapSource),
     /// Compare the running configuration with the local one, to which spec returns.
     CompareLocal,
+    /// Compare the kubelet's configuration on disk with the ledger. Another program may have written it.
+    CheckDisk,
     /// Place a configuration for the kubelet and restart the kubelet.
     Activate {
         /// Checkpoint to activate; `None` is the local configuration.

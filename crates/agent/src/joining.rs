@@ -3,7 +3,7 @@
 //! the configuration is in place. `machine/join.rs` decides.
 
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfig, Placement};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 /// Request of a node that joins.
@@ -50,6 +50,8 @@ pub struct JoinConfig {
     pub source: ConfigSource,
     /// Hash of its content.
     pub hash: ContentHash,
+    /// Placement that the pointer names, if any.
+    pub placement: Option<Placement>,
 }
 
 /// NodeConfig to create.
@@ -63,6 +65,8 @@ pub struct NewNodeConfig {
     pub content_hash: String,
     /// `spec.maxDisruption`.
     pub max_disruption: Class,
+    /// `spec.placement`.
+    pub placement: Option<Placement>,
 }
 
 /// Reason why a request of a node that joins failed.

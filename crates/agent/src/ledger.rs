@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::NodeHealth;
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::nodeconfig::Placement;
 
 /// The agent's persistent state. The runtime saves it before it carries out effects that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +20,52 @@ pub struct Ledger {
     pub agent_state: AgentState,
 }
 
+/// A configuration that the ledger names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Configuration<'a> {
+    /// The ConfigMap.
+    pub source: &'a ConfigSource,
+    /// How the kubelet combines it with the node's own configuration. `None` in ledgers from before placements.
+    pub placement: Option<Placement>,
+}
+
+impl<'a> Configuration<'a> {
+    fn of(source: &'a Option<ConfigSource>, placement: Option<Placement>) -> Option<Self> {
+        source.as_ref().map(|source| Self { source, placement })
+    }
+}
+
 impl Ledger {
+    /// The assignment with its placement. `None` is the node's own configuration.
+    #[must_use]
+    pub fn assignment(&self) -> Option<Configuration<'_>> {
+        Configuration::of(&self.assigned, self.agent_state.placement)
+    }
+
+    /// The last known good with its placement. `None` is the node's own configuration.
+    #[must_use]
+    pub fn good(&self) -> Option<Configuration<'_>> {
+        Configuration::of(&self.last_known_good, self.agent_state.last_known_good_placement)
+    }
+
+    /// The configuration at the last restart of the kubelet, with its placement. `None` is the node's own configuration.
+    #[must_use]
+    pub fn active(&self) -> Option<Configuration<'_>> {
+        Configuration::of(&self.agent_state.active, self.agent_state.active_placement)
+    }
+
+    /// Gives each configuration without a placement this one: ledgers from before placements have none.
+    pub fn complete_placements(&mut self, default: Placement) {
+        let Self { assigned, last_known_good, agent_state } = self;
+        for (source, placement) in [
+            (&*assigned, &mut agent_state.placement),
+            (&*last_known_good, &mut agent_state.last_known_good_placement),
+            (&agent_state.active, &mut agent_state.active_placement),
+        ] {
+            *placement = source.as_ref().map(|_| placement.unwrap_or(default));
+        }
+    }
+
     /// Reports whether the ledger is as `nodecfg-agent boot` saved it, and the kubelet has not been healthy on the
     /// configuration.
     #[must_use]
@@ -61,6 +107,22 @@ pub struct AgentState {
     /// Configuration at the last restart of the kubelet. `None` is the local configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ConfigSource>,
+    /// Placement of the assignment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+    /// Placement of the active configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_placement: Option<Placement>,
+    /// Placement of the last known good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_good_placement: Option<Placement>,
+    /// Hash of the text that the agent last placed for the kubelet. Another text comes from another program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed_text: Option<String>,
+    /// Hash of the text that passed its trial as the last known good. An overlay has another text over another own
+    /// configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_good_text: Option<String>,
     /// Content hash of the assignment, from the annotation of its ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,

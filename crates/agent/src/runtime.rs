@@ -19,18 +19,20 @@ use super::events::{
 };
 use super::host::problem::HealthzError;
 use super::host::{Healthz, RestartError};
-use super::ledger::{Ledger, Phase};
+use super::ledger::{Configuration, Ledger, Phase};
 use super::machine::{self, MachineState};
-use super::placement::{Placement, PlacementError, Placer};
+use super::placement::{Activation, Content, PlacementError, Placer, Reviewed};
 use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::Class;
 use kubelet_config::startup_error::{LastError, StartupError};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 #[cfg(test)]
 mod content_tests;
+mod disk_check;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -49,8 +51,8 @@ const CLEAN_UP_RETRY: Duration = Duration::from_secs(60);
 pub struct Paths {
     /// The agent's folder (`--store-dir`). A kubelet 1.21 can use it as its `--dynamic-config-dir`.
     pub folder: PathBuf,
-    /// Mode and path by which the kubelet gets its configuration.
-    pub placement: Placement,
+    /// How the kubelet gets its configuration.
+    pub activation: Activation,
 }
 
 /// Reason why an agent cannot start.
@@ -59,9 +61,22 @@ pub enum OpenError {
     /// The saved state is unreadable or has an unsupported format.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The placement cannot be used on this host, or its record is invalid.
+    /// The activation cannot be used on this host, or its record is invalid.
     #[error(transparent)]
     Placement(#[from] PlacementError),
+}
+
+/// Text of a configuration, with its placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LoadedText {
+    text: String,
+    placement: Placement,
+}
+
+impl LoadedText {
+    fn reviewed(&self) -> Reviewed<'_> {
+        Reviewed { text: &self.text, placement: self.placement }
+    }
 }
 
 /// The agent's state machine with its disk.
@@ -87,15 +102,15 @@ impl<D: Disk> AgentRuntime<D> {
     /// Opens an agent that continues from the state on disk. Only reads; the first write comes with [`Self::start`].
     ///
     /// # Errors
-    /// The saved state is unreadable or has an unsupported format, or the placement cannot be used.
+    /// The saved state is unreadable or has an unsupported format, or the activation cannot be used.
     pub fn open(paths: &Paths, settings: Settings, disk: D, seed: u64) -> Result<Self, OpenError> {
         let store = Store::new(&paths.folder);
         let ledger = store.load(&disk)?;
         let on_local = ledger.assigned.is_none()
             && ledger.agent_state.active.is_none()
             && ledger.agent_state.phase == Phase::Settled;
-        let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
-        let settings = Settings { activation: paths.placement.activation(), ..settings };
+        let placer = Placer::open(&disk, &paths.folder, paths.activation.clone(), on_local)?;
+        let settings = Settings { default_placement: placer.default_placement(), ..settings };
         let state = MachineState::resume(ledger, settings, seed);
         let kubelet_log = settings.kubelet_log;
         let (saved, kubelet, healthz) = (None, None, None);
@@ -106,21 +121,7 @@ impl<D: Disk> AgentRuntime<D> {
     /// host, if known.
     pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Step {
         self.kubelet = kubelet;
-        let ledger = &self.state.ledger;
-        // If the version is unknown, only `NotLoaded` counts. Any other result must not replace one for a known
-        // version.
-        let trusted =
-            |config_check: &ConfigCheck| kubelet.is_some() || matches!(config_check, ConfigCheck::NotLoaded { .. });
-        let config_check = ledger.assigned.as_ref().map(|assigned| self.check_checkpoint(assigned)).filter(trusted);
-        let in_place = match self.source_text(ledger.agent_state.active.as_ref()) {
-            Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
-                // The local configuration then stays untouched. Any other is placed again, which reports the error.
-                active.is_none()
-            }),
-            Err(_) => false,
-        };
-        self.handle(Event::Started { config_check, in_place }, now)
+        self.handle(Event::Started(self.check_disk()), now)
     }
 
     /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered. `kubelet`:
@@ -137,12 +138,15 @@ impl<D: Disk> AgentRuntime<D> {
             let hash = self.verify(&download)?.to_string();
             let download = Download { content_hash: Some(hash), ..download };
             let key = config_key(&download.source);
-            let config_check = self.check_payload(&download.payload, key);
+            let placement = self.state.wanted_placement();
+            let config_check = self.check_payload(&download.payload, key, placement);
+            let reviewed = download.payload.get(key).map(|text| Reviewed { text, placement });
             // A refused configuration is never activated, and the refusal is the better report.
-            if config_check == ConfigCheck::Accepted && !self.runs(&download) {
-                self.check_disruption(download.payload.get(key).map(String::as_str)).map_err(FetchError::NeedsDrain)?;
+            if config_check == ConfigCheck::Accepted && !self.runs(&download, placement) {
+                self.check_disruption(reviewed).map_err(FetchError::NeedsDrain)?;
             }
-            Ok(Box::new(Fetched { download, config_check, node }))
+            let is_same_text = self.is_text_of_active(reviewed);
+            Ok(Box::new(Fetched { download, placement, is_same_text, config_check, node }))
         });
         self.handle(Event::Fetched(fetched), now)
     }
@@ -155,21 +159,32 @@ impl<D: Disk> AgentRuntime<D> {
         content::verify(download, self.state.required_hash(&download.source), accepted)
     }
 
-    /// Reports whether the kubelet runs this content. Its checkpoint may be damaged.
-    fn runs(&self, download: &Download) -> bool {
-        let Ledger { assigned, agent_state, .. } = &self.state.ledger;
-        *assigned == agent_state.active && assigned.is_some() && agent_state.content_hash == download.content_hash
+    /// Reports whether the kubelet runs this content with this placement. Its checkpoint may be damaged.
+    fn runs(&self, download: &Download, placement: Placement) -> bool {
+        let ledger = &self.state.ledger;
+        let is_active = ledger.assigned.is_some() && ledger.assignment() == ledger.active();
+        is_active
+            && ledger.agent_state.active_placement == Some(placement)
+            && ledger.agent_state.content_hash == download.content_hash
+    }
+
+    /// Reports whether the kubelet's configuration has the same text with this content as with the active one.
+    fn is_text_of_active(&self, content: Content<'_>) -> bool {
+        let Ok(active) = self.loaded(self.state.ledger.active()) else { return false };
+        let digest = |content: Content<'_>| self.placer.digest(&self.disk, content).ok().flatten();
+        let wanted = content.and_then(|content| digest(Some(content)));
+        wanted.is_some() && wanted == digest(active.as_ref().map(LoadedText::reviewed))
     }
 
     /// Compares the running configuration with a content; `None` is the local configuration. The agent alone knows what
     /// the node really runs, so it has the last word on what happens to running pods.
-    fn check_disruption(&self, content: Option<&str>) -> Result<(), NeedsDrain> {
+    fn check_disruption(&self, content: Content<'_>) -> Result<(), NeedsDrain> {
         let allowed = self.state.max_disruption();
-        let from = self.effective(self.state.ledger.agent_state.active.as_ref());
+        let from = self.effective(self.state.ledger.active());
         let to = self.placer.effective(&self.disk, content).map_err(|error| error.to_string());
         let (class, field) = match (from, to) {
             (Ok(from), Ok(to)) => match content::worst_change(&from, &to, self.kubelet) {
-                Some((class, path)) => (class, content::public_path(&path, content)),
+                Some((class, path)) => (class, content::public_path(&path, content.map(|content| content.text))),
                 None => return Ok(()),
             },
             (Err(error), _) | (_, Err(error)) => (Class::Drain, format!("unknown change ({error})")),
@@ -234,7 +249,7 @@ impl<D: Disk> AgentRuntime<D> {
         let result = result.map_err(|error| match error {
             RestartError::NotRequested(reason) => ActivationError::NotRequested(reason),
             RestartError::Failed(reason) => {
-                let last_error = last_error.map(|error| self.explain(error, self.state.target()));
+                let last_error = last_error.map(|error| self.explain(error, self.state.target_configuration()));
                 ActivationError::NotRestarted { reason, last_error }
             }
         });
@@ -249,17 +264,17 @@ impl<D: Disk> AgentRuntime<D> {
         service: &ServiceReport<LastError>,
         now: Timestamp,
     ) -> Step {
-        let active = self.state.ledger.agent_state.active.as_ref();
+        let active = self.state.ledger.active();
         let last_error = service.last_error.as_ref().map(|error| self.explain(error, active));
         let service = ServiceReport { restarts: service.restarts, last_error };
         self.handle(Event::Probed(Health { kubelet, node, service }), now)
     }
 
     /// Explains the last error of the kubelet: only this process knows the configuration.
-    fn explain(&self, error: &LastError, source: Option<&ConfigSource>) -> StartupError {
-        let configuration = self.effective(source).ok();
-        let reviewed = self.source_text(source).ok().flatten();
-        content::explain(error, configuration.as_deref(), reviewed.as_deref(), self.kubelet_log)
+    fn explain(&self, error: &LastError, configuration: Option<Configuration<'_>>) -> StartupError {
+        let reviewed = self.loaded(configuration).ok().flatten().map(|loaded| loaded.text);
+        let effective = self.effective(configuration).ok();
+        content::explain(error, effective.as_deref(), reviewed.as_deref(), self.kubelet_log)
     }
 
     /// The ledger.
@@ -295,10 +310,15 @@ impl<D: Disk> AgentRuntime<D> {
     fn prepare(&mut self, effect: Effect) -> ControlFlow<Event, Effect> {
         match effect {
             Effect::CompareLocal => ControlFlow::Break(Event::LocalCompared(self.check_disruption(None))),
-            Effect::Activate { target, .. } => match self.place(target.as_ref()) {
+            Effect::CheckDisk => ControlFlow::Break(Event::DiskChecked(self.recheck_disk())),
+            Effect::Activate { target, .. } => match self.place() {
                 Ok(state) => ControlFlow::Continue(Effect::Activate { target, state }),
                 Err(reason) => ControlFlow::Break(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
+            Effect::Report(mut status) => {
+                status.effective = self.effective_status();
+                ControlFlow::Continue(Effect::Report(status))
+            }
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
             // other configuration is left to roll back to.
             Effect::Probe { .. } if self.healthz().port == 0 => {
@@ -324,9 +344,10 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Places the target for the kubelet, and prepares the last known good for a rollback. Returns the state files that
     /// contradict the change.
-    fn place(&mut self, target: Option<&ConfigSource>) -> Result<StateFiles, String> {
+    fn place(&mut self) -> Result<StateFiles, String> {
         self.healthz = None;
         let ledger = &self.state.ledger;
+        let target = self.state.target_configuration();
         let rollback = ledger.agent_state.failure.is_some();
         let handling = match &ledger.agent_state.failure {
             None => StateHandling::SetAside,
@@ -335,34 +356,42 @@ impl<D: Disk> AgentRuntime<D> {
         };
         // The checkpoint may have changed on disk, so it is checked again. During a rollback a refused checkpoint is
         // still better than the failed assignment, since the kubelet ran it before.
-        match target.map(|source| (source, self.check_checkpoint(source))) {
-            Some((source, ConfigCheck::NotValid { message, .. })) if rollback => {
-                tracing::warn!("rolling back to {source}, which the kubelet would now refuse: {message}");
+        match target.map(|target| (target.source, self.check_checkpoint(target))) {
+            Some((source, ConfigCheck::NotValid { message, .. } | ConfigCheck::NotPlaceable { message }))
+                if rollback =>
+            {
+                tracing::warn!("rolling back to {source}, which would be refused now: {message}");
             }
             Some((source, ConfigCheck::NotLoaded { message, .. } | ConfigCheck::NotValid { message, .. })) => {
                 return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
             }
+            Some((source, ConfigCheck::NotPlaceable { message })) => {
+                return Err(format!("{source} cannot be placed: {message}"));
+            }
             Some((_, ConfigCheck::Accepted)) | None => {}
         }
-        let content = self.source_text(target)?;
-        let good = ledger.last_known_good.as_ref();
+        let content = self.loaded(target)?;
+        let good = ledger.good();
         // A trial must not begin without a prepared rollback.
         let fallback = if rollback || target == good {
             None
         } else {
             let not_prepared = |error| format!("the last known good cannot be prepared for a rollback: {error}");
-            Some(self.source_text(good).map_err(not_prepared)?)
+            Some(self.loaded(good).map_err(not_prepared)?)
         };
-        let from = self.effective(ledger.agent_state.active.as_ref());
-        // The kubelet may have started on the failed configuration and written state files before the failure.
-        let failed = rollback.then(|| self.effective(ledger.assigned.as_ref()).ok()).flatten();
-        let text = |error: PlacementError| error.to_string();
-        let fallback = fallback.as_ref().map(Option::as_deref);
-        self.placer.place(&self.disk, content.as_deref(), fallback, rollback).map_err(text)?;
-        match (from, self.effective(target)) {
+        let from = self.effective(ledger.active());
+        let to = self.effective(target);
+        // The kubelet may have started on the failed configuration, or on that of another program, and written state files.
+        let failed = rollback.then(|| self.effective(ledger.assignment()).ok()).flatten();
+        let other = self.placer.found_text(&self.disk);
+        let content = content.as_ref().map(LoadedText::reviewed);
+        let fallback = fallback.as_ref().map(|fallback| fallback.as_ref().map(LoadedText::reviewed));
+        let placed = self.placer.place(&self.disk, content, fallback, rollback).map_err(|error| error.to_string())?;
+        self.state.ledger.agent_state.placed_text = placed;
+        match (from, to) {
             (Ok(from), Ok(to)) => {
                 let mut files = content::state_files(&from, &to);
-                files.extend(failed.iter().flat_map(|failed| content::state_files(failed, &to)));
+                files.extend(failed.iter().chain(&other).flat_map(|failed| content::state_files(failed, &to)));
                 files.sort_unstable();
                 files.dedup();
                 Ok(StateFiles { files, handling })
@@ -374,12 +403,13 @@ impl<D: Disk> AgentRuntime<D> {
         }
     }
 
-    /// Configuration text of a source, from its checkpoint. `None` is the local configuration.
-    fn source_text(&self, source: Option<&ConfigSource>) -> Result<Option<String>, String> {
-        let Some(source) = source else { return Ok(None) };
+    /// Text of a configuration, from its checkpoint. `None` is the local configuration.
+    fn loaded(&self, configuration: Option<Configuration<'_>>) -> Result<Option<LoadedText>, String> {
+        let Some(Configuration { source, placement }) = configuration else { return Ok(None) };
         let mut payload = self.load_verified(source)?;
         let key = config_key(source);
-        payload.remove(key).map(Some).ok_or_else(|| format!("{source} has no key {key:?}"))
+        let text = payload.remove(key).ok_or_else(|| format!("{source} has no key {key:?}"))?;
+        Ok(Some(LoadedText { text, placement: placement.unwrap_or_else(|| self.placer.default_placement()) }))
     }
 
     /// Loads a checkpoint and verifies its content hash.
@@ -395,10 +425,11 @@ impl<D: Disk> AgentRuntime<D> {
         Ok(payload)
     }
 
-    /// Configuration that the kubelet loads for this source; in drop-in mode, merged with the files below.
-    fn effective(&self, source: Option<&ConfigSource>) -> Result<String, String> {
-        let content = self.source_text(source)?;
-        self.placer.effective(&self.disk, content.as_deref()).map_err(|error| error.to_string())
+    /// Configuration that the kubelet loads, merged with the node's own for an overlay.
+    fn effective(&self, configuration: Option<Configuration<'_>>) -> Result<String, String> {
+        let content = self.loaded(configuration)?;
+        let content = content.as_ref().map(LoadedText::reviewed);
+        self.placer.effective(&self.disk, content).map_err(|error| error.to_string())
     }
 
     /// Health endpoint of the kubelet; the default one if the configuration is unreadable. Cached, since every probe
@@ -410,7 +441,7 @@ impl<D: Disk> AgentRuntime<D> {
         {
             return healthz.clone();
         }
-        let found = self.effective(active.as_ref());
+        let found = self.effective(self.state.ledger.active());
         let healthz = content::healthz(found.as_deref().unwrap_or_default());
         if found.is_ok() {
             self.healthz = Some((active.clone(), healthz.clone()));
@@ -418,26 +449,22 @@ impl<D: Disk> AgentRuntime<D> {
         healthz
     }
 
-    fn check_checkpoint(&self, source: &ConfigSource) -> ConfigCheck {
+    fn check_checkpoint(&self, configuration: Configuration<'_>) -> ConfigCheck {
+        let Configuration { source, placement } = configuration;
+        let placement = placement.unwrap_or_else(|| self.placer.default_placement());
         match self.load_verified(source) {
-            Ok(payload) => self.check_payload(&payload, config_key(source)),
+            Ok(payload) => self.check_payload(&payload, config_key(source), placement),
             Err(message) => {
                 ConfigCheck::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) }
             }
         }
     }
 
-    fn check_payload(&self, payload: &Payload, key: &str) -> ConfigCheck {
-        let underneath = match self.placer.underneath(&self.disk) {
+    fn check_payload(&self, payload: &Payload, key: &str, placement: Placement) -> ConfigCheck {
+        let supported = self.placer.supports(placement);
+        let underneath = match supported.and_then(|()| self.placer.underneath(&self.disk, placement)) {
             Ok(underneath) => underneath,
-            Err(error @ PlacementError::TooManyFiles { .. }) => {
-                let kubelet = self.kubelet.map(|version| version.to_string());
-                return ConfigCheck::NotLoaded { message: error.to_string(), kubelet };
-            }
-            Err(error) => {
-                tracing::warn!(%error, "checking without the configuration below the drop-in");
-                Vec::new()
-            }
+            Err(error) => return ConfigCheck::NotPlaceable { message: error.to_string() },
         };
         content::check_config(payload, key, &underneath, self.kubelet)
     }

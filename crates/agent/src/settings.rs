@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nodecfg_contract::nodeconfig::FILE;
+use nodecfg_contract::nodeconfig::Placement;
 
 /// Timeouts and intervals of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Settings {
     pub resync_interval: Duration,
     /// Whether a node with the startup taint joins by the pointer of its pool, and whether the agent removes the taint.
     pub joins: bool,
-    /// Activation that the agent reports. The runtime sets it to that of its placement.
-    pub activation: &'static str,
+    /// Placement of an assignment that names none. The runtime sets it to that of its activation.
+    pub default_placement: Placement,
     /// Where on the node the kubelet's log is, for messages about an error that may not be published.
     pub kubelet_log: &'static str,
 }
@@ -36,7 +36,7 @@ impl Default for Settings {
             follow_interval: Duration::from_secs(60),
             resync_interval: Duration::from_secs(60 * 60),
             joins: false,
-            activation: FILE,
+            default_placement: Placement::Replace,
             kubelet_log: "journalctl -u kubelet",
         }
     }

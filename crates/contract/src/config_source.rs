@@ -187,6 +187,8 @@ pub mod error_text {
     pub const LOAD: &str = "failed to load config, see Kubelet log for details";
     /// The kubelet's validation refused the content.
     pub const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
+    /// Prefix of node agents for a configuration that they cannot place on this node. The reason follows.
+    pub const VALIDATE_PREFIX: &str = "failed to validate config: ";
     /// Any other error on the node.
     pub const INTERNAL: &str = "internal failure, see Kubelet log for details";
     /// Prefix of node agents for a kubelet that could not be restarted. A colon and the kubelet's last error may follow.

@@ -68,18 +68,19 @@ impl AgentClient {
         Ok(pointer.config.map(|config| JoinConfig {
             source: ConfigSource::config_map(namespace.as_str(), &config.config_map, KUBELET_KEY),
             hash: config.hash,
+            placement: config.placement,
         }))
     }
 
     /// Creates the NodeConfig. `None` if one exists already.
     async fn create_node_config(&self, new: &NewNodeConfig) -> Result<Option<Box<NodeConfig>>, JoinError> {
         let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, self.node.as_str());
-        let NewNodeConfig { node_uid, source, content_hash, max_disruption } = new;
+        let NewNodeConfig { node_uid, source, content_hash, max_disruption, placement } = new;
         let spec = NodeConfigSpec {
             config_source: Some(source.clone()),
             content_hash: Some(content_hash.clone()),
             max_disruption: Some(*max_disruption),
-            placement: None,
+            placement: *placement,
             self_assigned: true,
         };
         // As the reconciler creates it, see `crates/cluster/src/assignment_writer.rs`.

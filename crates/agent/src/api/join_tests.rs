@@ -11,7 +11,7 @@ use nodecfg_cluster::fake::{Reply, replying, status};
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::definition;
+use nodecfg_contract::nodeconfig::{Placement, definition};
 use nodecfg_contract::pool_pointer::PointedConfig;
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
@@ -108,7 +108,10 @@ async fn reads_pointer_of_its_pool_only() {
     let pointer = PoolPointer { config: Some(pointed()), commit: None };
     create(&api, "", "configmaps", NAMESPACE, pointer_object(&pointer));
     let source = ConfigSource::config_map(NAMESPACE, &pointed().config_map, KUBELET_KEY);
-    assert_eq!(read("gpu").await, JoinAnswer::Pointer(Ok(Some(JoinConfig { source, hash: pointed().hash }))));
+    assert_eq!(
+        read("gpu").await,
+        JoinAnswer::Pointer(Ok(Some(JoinConfig { source, hash: pointed().hash, placement: None })))
+    );
     assert!(matches!(read("cpu").await, JoinAnswer::Pointer(Err(JoinError::NoPointer(_)))));
 }
 
@@ -143,12 +146,13 @@ async fn creates_node_config_once() {
         source: source.clone(),
         content_hash: pointed().hash.to_string(),
         max_disruption: Class::Drain,
+        placement: Some(Placement::Overlay),
     };
     let request = JoinRequest::Create(Box::new(new));
     let JoinAnswer::Created(Ok(Some(created))) = client.join(&request).await else { panic!("not created") };
     assert!(created.represents(&uid) && created.is_owned_first_by(&uid));
     assert_eq!(created.spec.config_source, Some(source));
-    assert_eq!(created.spec.max_disruption(), Class::Drain);
+    assert_eq!((created.spec.max_disruption(), created.spec.placement), (Class::Drain, Some(Placement::Overlay)));
     let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("exists");
     assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"], "nodecfg");
     assert_eq!(client.join(&request).await, JoinAnswer::Created(Ok(None)));
@@ -226,6 +230,7 @@ async fn creates_what_the_admission_policy_admits() {
         source: ConfigSource::config_map(NAMESPACE, "prod-gpu-bbbbbbbbbb", KUBELET_KEY),
         content_hash: hash.to_owned(),
         max_disruption,
+        placement: admitted["spec"]["placement"].as_str().and_then(Placement::parse),
     };
     let (client, log) = replying(vec![Reply::Json(201, admitted.clone())]);
     let answer = client_of(client).join(&JoinRequest::Create(Box::new(new(Class::Drain)))).await;
@@ -271,6 +276,7 @@ async fn refusal_by_a_policy_is_no_outage() {
         source: ConfigSource::config_map(NAMESPACE, "a", KUBELET_KEY),
         content_hash: pointed().hash.to_string(),
         max_disruption: Class::Drain,
+        placement: None,
     };
     let answer = client.join(&JoinRequest::Create(Box::new(new))).await;
     assert!(

@@ -18,11 +18,12 @@ use crate::disk::Disk;
 use crate::disk::durable::{self, DiskError};
 use crate::events::{ConfigCheck, Download};
 use crate::ledger::{AgentState, Ledger, Phase, Trial};
-use crate::placement::{PlacementError, Placer};
+use crate::placement::{Content, PlacementError, Placer, Reviewed};
 use crate::runtime::Paths;
 use crate::store::{Store, StoreError};
 use nodecfg_cluster::ClusterError;
 use nodecfg_contract::names::PoolName;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::pool_pointer::PointerError;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
@@ -132,7 +133,8 @@ impl Boot {
         let assigned = ledger.assigned.is_some();
         let is_interrupted = ledger.is_seeded() && {
             let text = checkpoint(disk, &store, &ledger)?;
-            !self.placer(disk, false)?.holds(disk, &text)?
+            let placer = self.placer(disk, false)?;
+            !placer.is_in_place(disk, reviewed(&placer, &text, ledger.agent_state.placement))?
         };
         if !is_interrupted && (assigned || store.is_used(disk)?) {
             return Ok(Situation::Owned { assigned });
@@ -153,7 +155,9 @@ impl Boot {
     /// The checkpoint is unreadable, or a file could not be written.
     pub fn complete(&self, disk: &dyn Disk, ledger: &Ledger) -> Result<(), BootError> {
         let text = checkpoint(disk, &self.store(), ledger)?;
-        self.place(disk, &mut self.placer(disk, false)?, &text)
+        let mut placer = self.placer(disk, false)?;
+        let content = reviewed(&placer, &text, ledger.agent_state.placement);
+        self.place(disk, &mut placer, content)
     }
 
     /// Checks an offer for the installed kubelet and puts it in place. `kubelet`: version, if known.
@@ -170,11 +174,13 @@ impl Boot {
     ) -> Result<(), BootError> {
         let mut placer = self.placer(disk, true)?;
         let payload = BTreeMap::from([(KUBELET_KEY.to_owned(), offer.kubelet.clone())]);
-        match content::check_config(&payload, KUBELET_KEY, &placer.underneath(disk)?, kubelet) {
+        let placement = offer.placement.unwrap_or_else(|| placer.default_placement());
+        placer.supports(placement)?;
+        match content::check_config(&payload, KUBELET_KEY, &placer.underneath(disk, placement)?, kubelet) {
             ConfigCheck::Accepted => {}
-            ConfigCheck::NotLoaded { message, .. } | ConfigCheck::NotValid { message, .. } => {
-                return Err(BootError::Refused(message));
-            }
+            ConfigCheck::NotLoaded { message, .. }
+            | ConfigCheck::NotValid { message, .. }
+            | ConfigCheck::NotPlaceable { message } => return Err(BootError::Refused(message)),
         }
         let download = Download {
             source: offer.source.clone(),
@@ -185,14 +191,16 @@ impl Boot {
         };
         let mut store = self.store();
         store.save_checkpoint(disk, &download)?;
-        store.save(disk, &seeded(download, now))?;
-        self.place(disk, &mut placer, &offer.kubelet)
+        let content = Some(Reviewed { text: &offer.kubelet, placement });
+        let placed = placer.digest(disk, content)?;
+        store.save(disk, &seeded(download, placement, placed, now))?;
+        self.place(disk, &mut placer, content)
     }
 
     /// Puts a content in place. Removes state files of the kubelet that contradict it: no pod has used them, and the
     /// kubelet would not start with them.
-    fn place(&self, disk: &dyn Disk, placer: &mut Placer, text: &str) -> Result<(), BootError> {
-        let (from, to) = (placer.effective(disk, None)?, placer.effective(disk, Some(text))?);
+    fn place(&self, disk: &dyn Disk, placer: &mut Placer, content: Content<'_>) -> Result<(), BootError> {
+        let (from, to) = (placer.effective(disk, None)?, placer.effective(disk, content)?);
         for file in content::state_files(&from, &to) {
             let path = self.root.join(file.as_str());
             if durable::stat(disk, &path)?.is_some() {
@@ -200,7 +208,7 @@ impl Boot {
                 tracing::info!(file = %path.display(), "removed a state file of the kubelet");
             }
         }
-        Ok(placer.place(disk, Some(text), Some(None), false)?)
+        Ok(placer.place(disk, content, Some(None), false).map(drop)?)
     }
 
     fn store(&self) -> Store {
@@ -208,17 +216,25 @@ impl Boot {
     }
 
     fn placer(&self, disk: &dyn Disk, on_local: bool) -> Result<Placer, PlacementError> {
-        Placer::open(disk, &self.paths.folder, self.paths.placement.clone(), on_local)
+        Placer::open(disk, &self.paths.folder, self.paths.activation.clone(), on_local)
     }
 }
 
+/// A text with its placement in the ledger.
+fn reviewed<'a>(placer: &Placer, text: &'a str, placement: Option<Placement>) -> Content<'a> {
+    Some(Reviewed { text, placement: placement.unwrap_or_else(|| placer.default_placement()) })
+}
+
 /// Ledger of a node that starts with this assignment: the kubelet is about to run it, and is on trial.
-fn seeded(download: Download, now: Timestamp) -> Ledger {
+fn seeded(download: Download, placement: Placement, placed_text: Option<String>, now: Timestamp) -> Ledger {
     let Download { source, content_hash, pool, immutable, .. } = download;
     let trial = Trial { started: now, ..Trial::default() };
     let agent_state = AgentState {
         phase: Phase::Trying(trial),
         active: Some(source.clone()),
+        placement: Some(placement),
+        active_placement: Some(placement),
+        placed_text,
         content_hash,
         pool,
         immutable,

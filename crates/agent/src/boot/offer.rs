@@ -17,6 +17,7 @@ use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Decode, Limits, Transport};
 use nodecfg_cluster::{ClusterError, Operation, Resource, Verb, WireConfigMap};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
@@ -61,6 +62,8 @@ pub struct Offer {
     pub hash: ContentHash,
     /// The KubeletConfiguration.
     pub kubelet: String,
+    /// How the node combines it with its own configuration. `None`: as the agent does without `spec.placement`.
+    pub placement: Option<Placement>,
 }
 
 /// Pool whose configuration a node starts with.
@@ -103,10 +106,11 @@ impl Target {
         let (uid, version) = (map.metadata.uid.clone(), map.metadata.resource_version.clone().unwrap_or_default());
         let refused = |error| BootError::Pointer { name: format!("{}/{name}", self.namespace), error };
         let pointer = PoolPointer::read(&map.into_fetched(), &self.fleet, &self.pool).map_err(refused)?;
-        Ok(pointer.config.map(|PointedConfig { config_map, hash, kubelet, placement: _ }| Offer {
+        Ok(pointer.config.map(|PointedConfig { config_map, hash, kubelet, placement }| Offer {
             source: self.source(&config_map, &uid, &version),
             hash,
             kubelet,
+            placement,
         }))
     }
 
@@ -120,6 +124,7 @@ impl Target {
         disk: &dyn Disk,
         path: &Path,
         wanted: Option<ContentHash>,
+        placement: Option<Placement>,
     ) -> Result<Offer, BootError> {
         let unreadable = |problem: &str| BootError::File { path: path.to_owned(), problem: problem.to_owned() };
         let content = durable::read(disk, path, MAX_FILE)?.ok_or_else(|| unreadable("it is missing"))?;
@@ -131,7 +136,7 @@ impl Target {
         }
         let short = hash.short();
         let source = self.source(&format!("{}-{}-{short}", self.fleet, self.pool), OFFLINE_UID, &short);
-        Ok(Offer { source, hash, kubelet })
+        Ok(Offer { source, hash, kubelet, placement })
     }
 }
 

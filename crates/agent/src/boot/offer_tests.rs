@@ -145,7 +145,7 @@ fn reads_file_without_cluster() {
     let disk = MemoryDisk::new();
     let path = Path::new("/etc/nodecfg/kubelet.yaml");
     let read = |wanted: Option<&str>| {
-        target().offered_by_file(&disk, path, wanted.map(|text| ContentHash::of(text.as_bytes())))
+        target().offered_by_file(&disk, path, wanted.map(|text| ContentHash::of(text.as_bytes())), None)
     };
     assert!(read(None).unwrap_err().to_string().contains("it is missing"));
     let canonical = text("maxPods: 64");

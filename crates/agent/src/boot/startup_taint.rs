@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::BootError;
 use crate::content;
 use crate::disk::Disk;
-use crate::placement::{kubelet_texts, remove_drop_in, write_drop_in};
+use crate::placement::{DropIns, kubelet_texts, remove_drop_in, write_drop_in};
 use kubelet_config::document::{Document, apply_merge_patch};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 
@@ -24,12 +24,12 @@ const FIELD: &str = "registerWithTaints";
 /// # Errors
 /// A configuration of the kubelet is unreadable, a later drop-in replaces the taints, or the disk failed.
 pub fn add(disk: &dyn Disk, config_dir: &Path, config: Option<&Path>) -> Result<(), BootError> {
-    let later = kubelet_texts(disk, config_dir, None, |name| name > DROP_IN)?;
+    let later = kubelet_texts(disk, config_dir, None, DropIns::After(DROP_IN))?;
     if !taints(&later)?.is_null() {
         let message = format!("a drop-in with a name after {DROP_IN} sets {FIELD}, which replaces the taint");
         return Err(BootError::StartupTaint(message));
     }
-    let others = taints(&kubelet_texts(disk, config_dir, config, |name| name < DROP_IN)?)?;
+    let others = taints(&kubelet_texts(disk, config_dir, config, DropIns::Before(DROP_IN))?)?;
     let mut all = others.as_array().cloned().unwrap_or_default();
     all.retain(|taint| !(taint["key"] == STARTUP_TAINT && taint["effect"] == STARTUP_TAINT_EFFECT));
     all.push(json!({"key": STARTUP_TAINT, "effect": STARTUP_TAINT_EFFECT}));

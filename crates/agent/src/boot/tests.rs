@@ -10,7 +10,7 @@ use crate::disk::memory::{Fault, MemoryDisk};
 use crate::events::{Effect, Event, Health, ServiceReport, Step};
 use crate::host::problem::HealthzError;
 use crate::ledger::{AssignmentFailure, FailureKind};
-use crate::placement::{DROP_IN_NAME, Placement};
+use crate::placement::{Activation, DROP_IN_NAME};
 use crate::runtime::AgentRuntime;
 use crate::settings::Settings;
 use nodecfg_contract::nodeconfig::NodeConfig;
@@ -22,9 +22,9 @@ const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletCon
 
 pub(super) fn modes() -> [Boot; 2] {
     let config = PathBuf::from(CONFIG);
-    let drop_in = Placement::DropIn { config_dir: PathBuf::from(CONFIG_DIR), config: Some(config.clone()) };
-    [Placement::File { config }, drop_in].map(|placement| Boot {
-        paths: Paths { folder: PathBuf::from(FOLDER), placement },
+    let drop_in = Activation::DropIn { config_dir: PathBuf::from(CONFIG_DIR), config: Some(config.clone()) };
+    [Activation::File { config }, drop_in].map(|activation| Boot {
+        paths: Paths { folder: PathBuf::from(FOLDER), activation },
         root: PathBuf::from("/var/lib/kubelet"),
     })
 }
@@ -46,7 +46,7 @@ fn offer(kubelet: &str) -> Offer {
     if let Some(map) = source.config_map_mut() {
         (map.uid, map.resource_version) = (Some("uid-of-pointer".to_owned()), Some("4711".to_owned()));
     }
-    Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet: kubelet.to_owned() }
+    Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet: kubelet.to_owned(), placement: None }
 }
 
 pub(super) fn now() -> Timestamp {
@@ -69,18 +69,18 @@ fn start(boot: &Boot, disk: &MemoryDisk, kubelet: &str) -> Result<(), BootError>
 
 /// Content of the file that a boot changes. `None`: no drop-in.
 pub(super) fn in_place(boot: &Boot, disk: &MemoryDisk) -> Option<String> {
-    let content = match &boot.paths.placement {
-        Placement::File { config } => disk.content(config),
-        Placement::DropIn { config_dir, .. } => disk.content(&config_dir.join(DROP_IN_NAME)),
+    let content = match &boot.paths.activation {
+        Activation::File { config } => disk.content(config),
+        Activation::DropIn { config_dir, .. } => disk.content(&config_dir.join(DROP_IN_NAME)),
     };
     content.map(|content| String::from_utf8(content.to_vec()).unwrap())
 }
 
 /// Reports whether the kubelet reads the local configuration.
 fn is_local(boot: &Boot, disk: &MemoryDisk) -> bool {
-    match (&boot.paths.placement, in_place(boot, disk)) {
-        (Placement::File { .. }, found) => found.as_deref() == Some(LOCAL),
-        (Placement::DropIn { .. }, found) => found.is_none(),
+    match (&boot.paths.activation, in_place(boot, disk)) {
+        (Activation::File { .. }, found) => found.as_deref() == Some(LOCAL),
+        (Activation::DropIn { .. }, found) => found.is_none(),
     }
 }
 
@@ -181,7 +181,7 @@ fn survives_every_crash() {
                 };
                 disk
             };
-            let place = format!("{:?}, operation {operation}, loss {loss}", boot.paths.placement);
+            let place = format!("{:?}, operation {operation}, loss {loss}", boot.paths.activation);
 
             let disk = crashed();
             assert!(is_local(&boot, &disk) || in_place(&boot, &disk).as_ref() == Some(&content), "{place}");

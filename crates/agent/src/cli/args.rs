@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::parse_timeout;
 use crate::host::command::CommandLine;
 use crate::host::system::Actions;
-use crate::placement::Placement;
+use crate::placement::Activation;
 use crate::settings::Settings;
 
 /// Default of --store-dir.
@@ -49,15 +49,14 @@ impl LogArgs {
     }
 }
 
-/// Placement arguments.
+/// Activation arguments.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Activation")]
 pub(super) struct ActivationArgs {
-    /// How to place the configuration: file (replaces the kubelet's --config file and keeps the original as the local
-    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, merged over its --config file; kubelets from
-    /// 1.28).
-    #[arg(long, value_enum, default_value_t = Activation::File, value_name = "MODE", hide_possible_values = true)]
-    activation: Activation,
+    /// How to activate a configuration: file (writes the kubelet's --config file and keeps the original as the node's own)
+    /// or drop-in (writes 90-nodecfg.conf in its --config-dir, for overlays only; kubelets from 1.28).
+    #[arg(long, value_enum, default_value_t = Mode::File, value_name = "MODE", hide_possible_values = true)]
+    activation: Mode,
     /// The kubelet's --config file.
     #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
     kubelet_config: PathBuf,
@@ -67,19 +66,17 @@ pub(super) struct ActivationArgs {
 }
 
 impl ActivationArgs {
-    pub(super) fn placement(&self) -> Placement {
+    pub(super) fn activation(&self) -> Activation {
         let config = self.kubelet_config.clone();
         match self.activation {
-            Activation::File => Placement::File { config },
-            Activation::DropIn => {
-                Placement::DropIn { config_dir: self.kubelet_config_dir.clone(), config: Some(config) }
-            }
+            Mode::File => Activation::File { config },
+            Mode::DropIn => Activation::DropIn { config_dir: self.kubelet_config_dir.clone(), config: Some(config) },
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Activation {
+enum Mode {
     /// Replaces the kubelet's --config file.
     File,
     /// Adds a file to its --config-dir.

@@ -10,12 +10,13 @@ use crate::boot::{Boot, BootError, Situation, startup_taint};
 use crate::disk::real::{LockError, RealDisk};
 use crate::host::command::CommandLine;
 use crate::host::system::version_of;
-use crate::placement::Placement;
+use crate::placement::Activation;
 use crate::runtime::Paths;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 
 /// Put the configuration of a pool in place before the kubelet starts for the first time.
 ///
@@ -57,6 +58,10 @@ pub(super) struct Args {
     /// Refuse the file unless its content has this hash.
     #[arg(long, value_name = "HASH", requires = "file", value_parser = parse_hash)]
     content_hash: Option<ContentHash>,
+    /// How the node combines the file with its own configuration: overlay or replace. Default: replace with --activation
+    /// file, overlay with drop-in.
+    #[arg(long, value_name = "PLACEMENT", requires = "file", value_parser = parse_placement)]
+    placement: Option<Placement>,
     /// How long to try to read the pool pointer; 0 sets no limit.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     timeout: Duration,
@@ -95,7 +100,7 @@ impl Args {
     }
 
     fn boot(&self) -> Boot {
-        let paths = Paths { folder: self.store.folder().to_path_buf(), placement: self.activation.placement() };
+        let paths = Paths { folder: self.store.folder().to_path_buf(), activation: self.activation.activation() };
         Boot { paths, root: self.root.folder().to_path_buf() }
     }
 
@@ -106,7 +111,12 @@ impl Args {
     /// Configuration for this node. `None`: the local configuration.
     async fn offer(&self) -> Result<Option<Offer>, AgentError> {
         if let Some(file) = &self.file {
-            return Ok(Some(self.target().offered_by_file(&RealDisk::unlocked(), file, self.content_hash)?));
+            return Ok(Some(self.target().offered_by_file(
+                &RealDisk::unlocked(),
+                file,
+                self.content_hash,
+                self.placement,
+            )?));
         }
         let options = ConnectOptions { kubeconfig: Some(self.kubeconfig.clone()), context: None };
         let connection = connect(&options, &Environment::capture()).await?;
@@ -126,13 +136,13 @@ enum Left {
 
 pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
     let boot = args.boot();
-    let drop_ins = match &boot.paths.placement {
-        Placement::DropIn { config_dir, config } => Some((config_dir.as_path(), config.as_deref())),
-        Placement::File { .. } if args.startup_taint => {
+    let drop_ins = match &boot.paths.activation {
+        Activation::DropIn { config_dir, config } => Some((config_dir.as_path(), config.as_deref())),
+        Activation::File { .. } if args.startup_taint => {
             let help = "add --activation drop-in and --kubelet-config-dir, or omit --startup-taint";
             return Err(AgentError::usage("--startup-taint requires --activation drop-in", help));
         }
-        Placement::File { .. } => None,
+        Activation::File { .. } => None,
     };
     let disk = RealDisk::unlocked();
     let add_taint = || match drop_ins.filter(|_| args.startup_taint) {
@@ -240,6 +250,11 @@ impl From<BootError> for AgentError {
             }
         }
     }
+}
+
+/// Parses a placement.
+fn parse_placement(text: &str) -> Result<Placement, String> {
+    Placement::parse(text).ok_or_else(|| "expected overlay or replace".to_owned())
 }
 
 /// Parses a content hash.

@@ -9,6 +9,7 @@ use crate::store::{CheckpointFolder, Description};
 use anstyle::{AnsiColor, Style};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
+use nodecfg_contract::nodeconfig::Placement;
 
 /// State that the agent has on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -33,9 +34,9 @@ pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Resul
     let Description { assigned, last_known_good, agent_state, checkpoints, problems } = found;
     let mut line = |name: &str, value: String| writeln!(out, "{:<17}{value}", format!("{name}:"));
     line("folder", folder.to_owned())?;
-    line("assigned", source_text(assigned.as_ref()))?;
-    line("active", source_text(agent_state.active.as_ref()))?;
-    line("last known good", source_text(last_known_good.as_ref()))?;
+    line("assigned", source_text(assigned.as_ref(), agent_state.placement))?;
+    line("active", source_text(agent_state.active.as_ref(), agent_state.active_placement))?;
+    line("last known good", source_text(last_known_good.as_ref(), agent_state.last_known_good_placement))?;
     line("state", phase_text(agent_state, assigned == last_known_good))?;
     if let Some(pool) = &agent_state.pool {
         line("pool", pool.clone())?;
@@ -77,13 +78,14 @@ fn red(text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-fn source_text(source: Option<&ConfigSource>) -> String {
+fn source_text(source: Option<&ConfigSource>, placement: Option<Placement>) -> String {
     let Some(source) = source else { return "local configuration".to_owned() };
     let map = source.config_map.as_ref();
     let part = |name: &str, value: Option<&String>| value.map(|value| format!("{name} {value}"));
     let parts: Vec<String> = [
         part("uid", map.and_then(|map| map.uid.as_ref())),
         part("version", map.and_then(|map| map.resource_version.as_ref())),
+        placement.map(|placement| placement.to_string()),
     ]
     .into_iter()
     .flatten()
@@ -159,6 +161,9 @@ mod tests {
             agent_state: AgentState {
                 phase: Phase::Trying(trial),
                 active: Some(source("new", "u-2")),
+                placement: Some(Placement::Overlay),
+                active_placement: Some(Placement::Overlay),
+                last_known_good_placement: Some(Placement::Replace),
                 pool: Some("gpu".to_owned()),
                 restarts: 2,
                 ..AgentState::default()

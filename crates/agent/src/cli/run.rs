@@ -197,7 +197,7 @@ async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
 }
 
 fn open_runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
-    let paths = Paths { folder: args.store.folder().to_path_buf(), placement: args.activation.placement() };
+    let paths = Paths { folder: args.store.folder().to_path_buf(), activation: args.activation.activation() };
     let failure = |reason: String| {
         let help = "the kubelet keeps its configuration; see `nodecfg-agent status`";
         AgentError::agent(format!("the agent cannot start: {reason}"), help)

@@ -38,7 +38,7 @@ impl MachineState {
         builder: &mut StepBuilder,
     ) {
         let before = self.health_before(node);
-        let is_active = self.target() == self.ledger.agent_state.active.as_ref();
+        let is_active = self.target_configuration() == self.ledger.active();
         let rolls_back = self.ledger.agent_state.failure.is_some();
         self.volatile.activation = Activation::default();
         match &self.ledger.agent_state.phase {
@@ -80,9 +80,7 @@ impl MachineState {
         let Phase::Activating { before } = self.ledger.agent_state.phase else { return };
         match result {
             Ok(()) => self.start_trial(before, None, builder),
-            Err(ActivationError::NotRestarted { reason, last_error })
-                if self.target() != self.ledger.last_known_good.as_ref() =>
-            {
+            Err(ActivationError::NotRestarted { reason, last_error }) if !self.targets_last_known_good() => {
                 let (error, message) = kubelet_messages::not_restarted(reason, last_error.as_ref());
                 self.roll_back(
                     AssignmentFailure { kind: FailureKind::Restart, was_healthy: false, error, message, kubelet: None },
@@ -103,9 +101,11 @@ impl MachineState {
 
     /// Starts the trial of the target after the restart of the kubelet.
     fn start_trial(&mut self, before: Option<NodeHealth>, error: Option<StartupError>, builder: &mut StepBuilder) {
-        let target = self.target().cloned();
+        let target = self.target_configuration();
+        let (source, placement) =
+            (target.map(|target| target.source.clone()), target.and_then(|target| target.placement));
         let agent_state = &mut self.ledger.agent_state;
-        agent_state.active = target;
+        (agent_state.active, agent_state.active_placement) = (source, placement);
         agent_state.restarts = agent_state.restarts.saturating_add(1);
         agent_state.phase = Phase::Trying(Trial { started: builder.now, before, ..Trial::default() });
         self.volatile.activation = Activation::default();

@@ -17,7 +17,7 @@ use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConf
 use crate::ledger::Phase;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfig, Placement};
 
 /// Progress of joining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -195,12 +195,15 @@ impl MachineState {
                 None => return node.pool.clone().map(JoinRequest::ReadPointer),
                 Some(None) => return None,
                 // No ordinary pods run on a node with the taint.
-                Some(Some(config)) => ((config.source.clone(), config.hash.to_string()), Class::Drain),
+                Some(Some(config)) => {
+                    ((config.source.clone(), config.hash.to_string(), config.placement), Class::Drain)
+                }
             },
         };
-        let (source, content_hash) = config;
+        let (source, content_hash, placement) = config;
         let node_uid = node.uid.clone();
-        Some(JoinRequest::Create(Box::new(NewNodeConfig { node_uid, source, content_hash, max_disruption })))
+        let new = NewNodeConfig { node_uid, source, content_hash, max_disruption, placement };
+        Some(JoinRequest::Create(Box::new(new)))
     }
 
     /// Reports whether the Node has the startup taint although the configuration is in place.
@@ -214,9 +217,9 @@ impl MachineState {
         self.volatile.joining.missing && !self.volatile.joining.seen
     }
 
-    /// Source and content hash that a booted node joins with. `None` if the node was not booted, has a NodeConfig, or
+    /// Source, content hash and placement that a booted node joins with. `None` if the node was not booted, has a NodeConfig, or
     /// if the configuration failed.
-    fn booted_config(&self) -> Option<(ConfigSource, String)> {
+    fn booted_config(&self) -> Option<(ConfigSource, String, Option<Placement>)> {
         let agent_state = &self.ledger.agent_state;
         if !agent_state.booted || agent_state.failure.is_some() || !self.never_had_node_config() {
             return None;
@@ -225,7 +228,7 @@ impl MachineState {
         if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (None, None);
         }
-        Some((source, agent_state.content_hash.clone()?))
+        Some((source, agent_state.content_hash.clone()?, agent_state.placement))
     }
 
     /// Reports whether a Node with the startup taint joins by the pointer: it has no assignment at all.
@@ -248,7 +251,7 @@ impl MachineState {
             Phase::Activating { .. } => false,
             Phase::Trying(trial) => trial.healthy_since.is_some() && trial.unhealthy_since.is_none(),
         };
-        if !healthy || agent_state.failure.is_some() || agent_state.active != ledger.assigned {
+        if !healthy || agent_state.failure.is_some() || ledger.active() != ledger.assignment() {
             return false;
         }
         match (&volatile.node_config, &ledger.assigned) {

@@ -21,15 +21,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::events::{ConfigCheck, Event, Fetched, Step};
-use super::ledger::{Ledger, Phase};
+use super::events::{DiskCheck, Event, Fetched, Step};
+use super::ledger::{Configuration, Ledger, Phase};
 use super::settings::Settings;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, Placement};
 
 mod activation;
 mod backoff;
+mod disk_check;
 #[cfg(test)]
 mod failure_scenarios;
 #[cfg(test)]
@@ -40,6 +41,8 @@ mod join_scenarios;
 mod kubelet_messages;
 #[cfg(test)]
 mod outdated_scenarios;
+#[cfg(test)]
+mod placement_scenarios;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -58,6 +61,7 @@ mod trial;
 
 use activation::Activation;
 use backoff::{Backoff, JitterRng, shifted};
+use disk_check::DiskWatch;
 use join::Joining;
 use sync::SyncProblem;
 use trial::HealthWatch;
@@ -91,8 +95,9 @@ struct Volatile {
     last_step: Option<Timestamp>,
     /// Whether the agent has read its disk.
     started: bool,
-    /// Disk state found at start and not handled yet.
-    disk_state: Option<DiskState>,
+    /// Disk state found and not handled yet.
+    disk_state: Option<DiskCheck>,
+    disk_watch: DiskWatch,
     /// NodeConfig of the node, as last read. `None` if unknown or missing.
     node_config: Option<NodeConfig>,
     sync: Sync,
@@ -102,13 +107,6 @@ struct Volatile {
     /// Last failure to save the ledger, with the time of the next attempt.
     save_failure: Option<SaveFailure>,
     report: Report,
-}
-
-/// State of the disk when the agent started; see [`Event::Started`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct DiskState {
-    config_check: Option<ConfigCheck>,
-    in_place: bool,
 }
 
 /// Progress of synchronizing the ConfigMap that spec names.
@@ -168,7 +166,8 @@ struct Report {
 impl MachineState {
     /// State of an agent that starts with this ledger, saved or empty. The first event must be [`Event::Started`].
     #[must_use]
-    pub fn resume(ledger: Ledger, settings: Settings, seed: u64) -> Self {
+    pub fn resume(mut ledger: Ledger, settings: Settings, seed: u64) -> Self {
+        ledger.complete_placements(settings.default_placement);
         let volatile = Volatile {
             settings,
             jitter: JitterRng(seed),
@@ -177,6 +176,7 @@ impl MachineState {
             last_step: None,
             started: false,
             disk_state: None,
+            disk_watch: DiskWatch::default(),
             node_config: None,
             sync: Sync::default(),
             activation: Activation::default(),
@@ -207,12 +207,25 @@ impl MachineState {
         self.volatile.node_config.as_ref().map_or(Class::Restart, |config| config.spec.max_disruption())
     }
 
-    /// Configuration that the kubelet must run: the assignment, or the last known good if the assignment failed.
+    /// Placement that spec asks for, with its default.
+    #[must_use]
+    pub fn wanted_placement(&self) -> Placement {
+        let wanted = self.volatile.node_config.as_ref().and_then(|config| config.spec.placement);
+        wanted.unwrap_or(self.volatile.settings.default_placement)
+    }
+
+    /// Source of the configuration that the kubelet must run.
     #[must_use]
     pub fn target(&self) -> Option<&ConfigSource> {
+        self.target_configuration().map(|target| target.source)
+    }
+
+    /// Configuration that the kubelet must run: the assignment, or the last known good if the assignment failed.
+    #[must_use]
+    pub fn target_configuration(&self) -> Option<Configuration<'_>> {
         match self.ledger.agent_state.failure {
-            None => self.ledger.assigned.as_ref(),
-            Some(_) => self.ledger.last_known_good.as_ref(),
+            None => self.ledger.assignment(),
+            Some(_) => self.ledger.good(),
         }
     }
 }
@@ -244,7 +257,7 @@ pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timesta
     let mut backoff = next.volatile.save_failure.take().map(|failure| failure.backoff).unwrap_or_default();
     backoff.fail(&mut next.volatile.jitter, now);
     next.volatile.save_failure = Some(SaveFailure { reason: reason.to_owned(), backoff });
-    if unsaved.assigned != state.ledger.assigned {
+    if unsaved.assignment() != state.ledger.assignment() {
         next.sync_failed(SyncProblem::storage(reason), now);
     }
     let mut builder = StepBuilder { now, step: Step::default() };
@@ -273,9 +286,18 @@ impl MachineState {
     /// Records an event in volatile state only, since the event has happened even if the ledger cannot be saved.
     fn record(&mut self, event: &Event, now: Timestamp) {
         match event {
-            Event::Started { config_check, in_place } => {
+            Event::Started(found) => {
                 self.volatile.started = true;
-                self.volatile.disk_state = Some(DiskState { config_check: config_check.clone(), in_place: *in_place });
+                self.volatile.disk_state = Some(found.clone());
+                self.disk_checked(now);
+            }
+            Event::DiskChecked(found) => {
+                self.disk_checked(now);
+                // An activation that began since changes the disk.
+                let is_settled = !matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
+                if is_settled && *found != DiskCheck::UNCHANGED {
+                    self.volatile.disk_state = Some(found.clone());
+                }
             }
             Event::NodeConfigRead(wanted) => self.record_node_config(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) | Event::LocalCompared(_) => {
@@ -300,7 +322,8 @@ impl MachineState {
             Event::Probed(_) => volatile.watch.under_way,
             Event::Reported(_) => volatile.report.pending.is_some(),
             Event::Joined(answer) => volatile.joining.expects(answer),
-            Event::Started { .. } | Event::NodeConfigRead(_) | Event::Tick => true,
+            Event::DiskChecked(_) => volatile.disk_watch.under_way,
+            Event::Started(_) | Event::NodeConfigRead(_) | Event::Tick => true,
         }
     }
 
@@ -330,6 +353,7 @@ impl MachineState {
             self.synchronize(builder);
         }
         self.activate(builder);
+        self.check_disk(builder);
         self.probe(builder);
         self.join(builder);
     }
@@ -359,7 +383,8 @@ impl MachineState {
         let rest = urgent.then_some(now);
         let sync = if held.is_none() { self.sync_wake(now) } else { None };
         let (activation, probe) = (self.activation_wake(now), self.probe_wake(now));
-        let wakes = [held, rest, sync, activation, probe, self.report_wake(now), self.join_wake(now)];
+        let (report, join, disk) = (self.report_wake(now), self.join_wake(now), self.disk_check_wake(now));
+        let wakes = [held, rest, sync, activation, probe, report, join, disk];
         wakes.into_iter().flatten().min()
     }
 
@@ -388,6 +413,7 @@ impl MachineState {
     fn shift(&mut self, by: SignedDuration) {
         let volatile = &mut self.volatile;
         volatile.first_step = volatile.first_step.map(|first| shifted(first, by));
+        volatile.disk_watch.shift(by);
         volatile.sync.backoff.shift(by);
         volatile.sync.due = volatile.sync.due.map(|due| shifted(due, by));
         volatile.activation.backoff.shift(by);

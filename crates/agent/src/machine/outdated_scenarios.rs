@@ -5,6 +5,7 @@ use super::sim_harness::{at, node_config, source};
 use super::{MachineState, step};
 use crate::events::{ConfigCheck, Download, Effect, Event, Fetched};
 use crate::ledger::Phase;
+use nodecfg_contract::nodeconfig::Placement;
 
 /// Time of the next step, long after any delay of a retry.
 const LATER: f64 = 10_000.0;
@@ -72,7 +73,13 @@ fn download_during_a_restart_is_not_accepted() {
         let map = source.config_map_mut().unwrap();
         (map.uid, map.resource_version) = (Some("u".to_owned()), Some("1".to_owned()));
         let download = Download { source, ..Download::default() };
-        Event::Fetched(Ok(Box::new(Fetched { download, config_check: ConfigCheck::Accepted, node: None })))
+        Event::Fetched(Ok(Box::new(Fetched {
+            download,
+            placement: Placement::Replace,
+            is_same_text: false,
+            config_check: ConfigCheck::Accepted,
+            node: None,
+        })))
     };
     let read = Event::NodeConfigRead(Some(Box::new(node_config(99, Some(source("other"))))));
     let (fetching, begun) = step(&sim.state, &read, sim.now);

@@ -11,14 +11,15 @@ use super::sim_inputs::{Behaviour, Faults};
 use super::sim_join::{SimJoin, booted, hash, joining, tainted};
 use super::{MachineState, not_saved, step};
 use crate::events::{
-    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
-    ServiceReport,
+    ActivationError, ConfigCheck, DiskCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
+    NodeHealth, ServiceReport,
 };
 use crate::host::problem::{HealthzError, RestartProblem};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};
 use crate::settings::Settings;
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::nodeconfig::Placement;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -58,6 +59,7 @@ fn action() -> impl Strategy<Value = Action> {
         placement_fails: place,
         reports_fail: reports,
         needs_drain,
+        ..Faults::default()
     });
     prop_oneof![
         4 => proptest::option::weighted(0.85, 0_usize..3).prop_map(Action::Assign),
@@ -331,7 +333,7 @@ fn join_answer() -> impl Strategy<Value = JoinAnswer> {
     let node = |pool: Option<&str>, tainted: bool| {
         JoinAnswer::Node(Ok(OwnNode { uid: "u".to_owned(), pool: pool.map(str::to_owned), tainted }))
     };
-    let config = JoinConfig { source: source("a"), hash: hash("a") };
+    let config = JoinConfig { source: source("a"), hash: hash("a"), placement: None };
     let error = || {
         prop::sample::select(vec![
             JoinError::Failed("no".to_owned()),
@@ -365,6 +367,8 @@ fn event() -> impl Strategy<Value = Event> {
         let node = Some(NodeHealth { ready: true, lease_renewed: None });
         Event::Fetched(Ok(Box::new(Fetched {
             download: Download { source: found, ..Download::default() },
+            placement: Placement::Replace,
+            is_same_text: false,
             config_check,
             node,
         })))
@@ -379,8 +383,8 @@ fn event() -> impl Strategy<Value = Event> {
         })
     };
     prop_oneof![
-        3 => Just(Event::Started { config_check: None, in_place: true }),
-        1 => Just(Event::Started { config_check: Some(refused()), in_place: false }),
+        3 => Just(Event::Started(DiskCheck { in_place: true, ..DiskCheck::default() })),
+        1 => Just(Event::Started(DiskCheck { config_check: Some(refused()), ..DiskCheck::default() })),
         4 => prop_oneof![Just("a"), Just("b"), Just("refused")].prop_map(wanted),
         1 => Just(Event::NodeConfigRead(Some(Box::new(nothing)))),
         1 => Just(Event::NodeConfigRead(None)),
@@ -389,6 +393,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Fetched(Err(FetchError::OtherContent("other".to_owned())))),
         2 => Just(Event::LocalCompared(Ok(()))),
         1 => Just(Event::LocalCompared(Err(NeedsDrain { field: "f".to_owned(), message: "no".to_owned() }))),
+        2 => (any::<bool>(), any::<bool>()).prop_map(|(in_place, good_changed)| {
+            Event::DiskChecked(DiskCheck { config_check: None, in_place, good_changed })
+        }),
         4 => Just(Event::Checkpointed(Ok(()))),
         1 => Just(Event::Checkpointed(Err("full".to_owned()))),
         4 => Just(Event::Activated(Ok(()))),
@@ -409,7 +416,7 @@ fn tolerates_extreme_timestamps() {
     for moment in [Timestamp::MIN, Timestamp::MAX] {
         let mut state = MachineState::resume(Ledger::default(), settings(), 1);
         let events = [
-            Event::Started { config_check: None, in_place: false },
+            Event::Started(DiskCheck::default()),
             Event::Activated(Ok(())),
             Event::Probed(Health {
                 kubelet: Err(HealthzError::Disabled),

@@ -11,8 +11,8 @@ use super::sim_inputs::{Behaviour, Faults, SimConfigMap};
 use super::sim_join::SimJoin;
 use super::{MachineState, not_saved, step};
 use crate::events::{
-    ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
-    NodeHealth, Step,
+    ActivationError, Announcement, ConfigCheck, DiskCheck, Download, Effect, Event, FetchError, Fetched, Health,
+    NeedsDrain, NodeHealth, Step,
 };
 use crate::host::problem::HealthzError;
 use crate::ledger::{FailureKind, Ledger, Phase};
@@ -144,7 +144,8 @@ impl SimHarness {
     fn start(&mut self) {
         let config_check = self.state.ledger.assigned.clone().map(|assigned| self.config_check(&assigned));
         let target = self.state.target().cloned();
-        self.handle(Event::Started { config_check, in_place: self.file_source == target });
+        let in_place = self.file_source == target;
+        self.handle(Event::Started(DiskCheck { config_check, in_place, good_changed: self.faults.good_changed }));
         let seen = self.config.clone();
         if !self.faults.api_down {
             self.send(0.01, Event::NodeConfigRead(seen.map(Box::new)));
@@ -184,26 +185,6 @@ impl SimHarness {
         self.started = after(self.now, Duration::from_secs_f64(seconds));
         self.healthy_since = None;
         self.pause_agent(seconds, seed);
-    }
-
-    pub(super) fn config_check(&self, source: &ConfigSource) -> ConfigCheck {
-        let map = source.config_map.as_ref().unwrap();
-        if map.kubelet_config_key != "kubelet" {
-            return ConfigCheck::NotLoaded { message: "no such key".to_owned(), kubelet: None };
-        }
-        match map.resource_version.as_deref().and_then(|version| version.split_once('-')) {
-            Some((_, "fine")) => return ConfigCheck::Accepted,
-            Some(_) => return ConfigCheck::NotValid { message: "refused".to_owned(), kubelet: None },
-            None => {}
-        }
-        let same = |known: &&SimConfigMap| Some(&known.uid) == map.uid.as_ref();
-        self.config_maps.values().find(same).map_or(ConfigCheck::Accepted, |known| known.config_check.clone())
-    }
-
-    pub(super) fn put_config_map(&mut self, name: &str, version: &str, config_check: ConfigCheck) {
-        let (uid, version) = (format!("uid-{name}"), version.to_owned());
-        self.config_maps
-            .insert(name.to_owned(), SimConfigMap { uid, version, immutable: false, hash: None, config_check });
     }
 
     /// Changes spec.
@@ -292,7 +273,7 @@ impl SimHarness {
             let kind = ledger.agent_state.failure.as_ref().map(|failure| failure.kind);
             kind.filter(|kind| matches!(kind, FailureKind::Trial | FailureKind::Restart))
         };
-        if sticky(old).is_some() && new.assigned == old.assigned {
+        if sticky(old).is_some() && new.assignment() == old.assignment() {
             assert_eq!(sticky(new), sticky(old), "the failure stays recorded");
         }
         if new.agent_state.phase == Phase::Settled {
@@ -326,6 +307,11 @@ impl SimHarness {
                     self.send(0.0, Event::LocalCompared(answer));
                 }
                 Effect::DiscardStateFiles => {}
+                Effect::CheckDisk => {
+                    let in_place = self.file_source == self.state.ledger.agent_state.active;
+                    let good_changed = self.faults.good_changed;
+                    self.send(0.0, Event::DiskChecked(DiskCheck { config_check: None, in_place, good_changed }));
+                }
                 Effect::Activate { target, .. } => self.activate(target),
                 Effect::Probe { node, .. } => {
                     self.node_checks += usize::from(node);
@@ -366,7 +352,8 @@ impl SimHarness {
         let config_check = self.config_check(&found);
         let (immutable, content_hash) = (map.immutable, map.hash.clone());
         let download = Download { source: found, immutable, content_hash, ..Download::default() };
-        Ok(Box::new(Fetched { download, config_check, node: Some(self.node()) }))
+        let (placement, is_same_text) = (self.state.wanted_placement(), self.faults.same_text);
+        Ok(Box::new(Fetched { download, placement, is_same_text, config_check, node: Some(self.node()) }))
     }
 
     fn activate(&mut self, target: Option<ConfigSource>) {

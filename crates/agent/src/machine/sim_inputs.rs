@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use kubelet_config::startup_error::{LastError, StartupError};
 
+use super::sim_harness::SimHarness;
 use crate::events::{ActivationError, ConfigCheck, ServiceReport};
 use crate::host::problem::{CommandError, RestartProblem};
+use nodecfg_contract::ConfigSource;
 
 /// Behaviour of the simulated kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,32 @@ pub(super) struct Faults {
     pub(super) placement_fails: bool,
     /// The change to the local configuration needs a drained node.
     pub(super) needs_drain: bool,
+    /// Another placement makes the same text of a content.
+    pub(super) same_text: bool,
+    /// The last known good has another text than the one that passed its trial.
+    pub(super) good_changed: bool,
     /// The server refuses reports.
     pub(super) reports_fail: bool,
+}
+
+impl SimHarness {
+    pub(super) fn config_check(&self, source: &ConfigSource) -> ConfigCheck {
+        let map = source.config_map.as_ref().unwrap();
+        if map.kubelet_config_key != "kubelet" {
+            return ConfigCheck::NotLoaded { message: "no such key".to_owned(), kubelet: None };
+        }
+        match map.resource_version.as_deref().and_then(|version| version.split_once('-')) {
+            Some((_, "fine")) => return ConfigCheck::Accepted,
+            Some(_) => return ConfigCheck::NotValid { message: "refused".to_owned(), kubelet: None },
+            None => {}
+        }
+        let same = |known: &&SimConfigMap| Some(&known.uid) == map.uid.as_ref();
+        self.config_maps.values().find(same).map_or(ConfigCheck::Accepted, |known| known.config_check.clone())
+    }
+
+    pub(super) fn put_config_map(&mut self, name: &str, version: &str, config_check: ConfigCheck) {
+        let (uid, version) = (format!("uid-{name}"), version.to_owned());
+        self.config_maps
+            .insert(name.to_owned(), SimConfigMap { uid, version, immutable: false, hash: None, config_check });
+    }
 }

@@ -115,8 +115,9 @@ impl SimHarness {
             JoinRequest::ReadPointer(pool) => {
                 self.join.requests.push("pointer");
                 let pointer = self.join.pointers.get(&pool).cloned();
-                let config =
-                    pointer.map(|name| name.map(|name| JoinConfig { source: source(&name), hash: hash(&name) }));
+                let config = pointer.map(|name| {
+                    name.map(|name| JoinConfig { source: source(&name), hash: hash(&name), placement: None })
+                });
                 let missing = || JoinError::NoPointer("it does not exist".to_owned());
                 JoinAnswer::Pointer(if down { Err(gone()) } else { config.ok_or_else(missing) })
             }
@@ -141,7 +142,7 @@ impl SimHarness {
         if self.config.is_some() {
             return Some(None);
         }
-        let NewNodeConfig { source, content_hash, max_disruption, .. } = new;
+        let NewNodeConfig { source, content_hash, max_disruption, placement, .. } = new;
         self.join.created += 1;
         let created = NodeConfig {
             metadata: Metadata { generation: 1, uid: format!("uid-{}", self.join.created), ..Metadata::default() },
@@ -149,7 +150,7 @@ impl SimHarness {
                 config_source: Some(source),
                 content_hash: Some(content_hash),
                 max_disruption: Some(max_disruption),
-                placement: None,
+                placement,
                 self_assigned: true,
             },
             ..NodeConfig::default()

@@ -10,7 +10,9 @@ use super::backoff::{after, since};
 use super::{MachineState, kubelet_messages};
 use crate::events::{ActivationError, Effect};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
+use nodecfg_contract::nodeconfig::{
+    ACTIVE, Condition, DROP_IN, FILE, KNOWN_GOOD, NodeConfigStatus, Placement, ReportingAgent, SYNCED,
+};
 use nodecfg_contract::{ConfigStatus, error_text};
 
 /// Version that the agent reports.
@@ -30,6 +32,7 @@ impl MachineState {
         self.volatile.report.current = Some(status.clone());
         let trial_ends_at = self.trial_end(now).map(rfc3339);
         let nothing_due = !self.has_changes() && self.next_heartbeat() > now;
+        let activation = self.activation();
         let report = &mut self.volatile.report;
         if report.pending.is_some() || report.backoff.waits(now) || nothing_due {
             return None;
@@ -38,11 +41,19 @@ impl MachineState {
             version: VERSION.to_owned(),
             heard_at: rfc3339(now),
             trial_ends_at,
-            activation: Some(self.volatile.settings.activation.to_owned()),
+            activation: Some(activation.to_owned()),
         };
         let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.pending = Some(status.clone());
         Some(Effect::Report(status))
+    }
+
+    /// The activation that the agent reports.
+    fn activation(&self) -> &'static str {
+        match self.volatile.settings.default_placement {
+            Placement::Overlay => DROP_IN,
+            Placement::Replace => FILE,
+        }
     }
 
     /// Records the result of a report.
@@ -78,7 +89,12 @@ impl MachineState {
     fn has_changes(&self) -> bool {
         let report = &self.volatile.report;
         match (&report.server_status, &report.current) {
-            (Some(known), Some(shown)) => NodeConfigStatus { agent: None, ..known.clone() } != *shown,
+            (Some(known), Some(shown)) => {
+                // A server with an older definition drops the placement.
+                let is_dropped = known.placement.is_none() && report.acknowledged_at.is_some();
+                let placement = if is_dropped { shown.placement } else { known.placement };
+                NodeConfigStatus { agent: None, effective: None, placement, ..known.clone() } != *shown
+            }
             (None, shown) => shown.is_some(),
             (Some(_), None) => true,
         }
@@ -89,9 +105,9 @@ impl MachineState {
     fn next_heartbeat(&self) -> Timestamp {
         let report = &self.volatile.report;
         let last_heartbeat = || {
-            let activation = self.volatile.settings.activation;
-            let is_same =
-                |agent: &&ReportingAgent| agent.version == VERSION && agent.activation.as_deref() == Some(activation);
+            let is_same = |agent: &&ReportingAgent| {
+                agent.version == VERSION && agent.activation.as_deref() == Some(self.activation())
+            };
             let agent = report.server_status.as_ref()?.agent.as_ref().filter(is_same)?;
             // A time in the future comes from a wrong clock and is ignored.
             agent.heard_at.parse().ok().filter(|time| self.volatile.last_step.is_some_and(|now| *time <= now))
@@ -108,6 +124,7 @@ impl MachineState {
         let shown = volatile.report.current.as_ref();
         let previous = shown.filter(|shown| shown.config.is_some() && self.is_under_way(now));
         let agent_state = &self.ledger.agent_state;
+        let default = volatile.settings.default_placement;
         let mut status = match previous {
             Some(previous) => NodeConfigStatus { conditions: Vec::new(), ..previous.clone() },
             None => NodeConfigStatus {
@@ -124,7 +141,8 @@ impl MachineState {
                     .and_then(|active| self.ledger.content_hash_of(active))
                     .cloned(),
                 pool: agent_state.pool.clone(),
-                placement: None,
+                placement: Some(self.ledger.active().and_then(|active| active.placement).unwrap_or(default)),
+                effective: None,
                 conditions: Vec::new(),
                 agent: None,
             },
@@ -205,7 +223,10 @@ impl MachineState {
             (assigned, wanted) => assigned.is_none() && wanted.is_none(),
         };
         let message = format!("{} is assigned", kubelet_messages::named(wanted.spec.config_source.as_ref()));
-        (accepted && sync.generation == Some(wanted.metadata.generation)).then(|| (TRUE, SYNCED.to_owned(), message))
+        let placed =
+            self.ledger.assigned.is_none() || self.ledger.agent_state.placement == Some(self.wanted_placement());
+        (accepted && placed && sync.generation == Some(wanted.metadata.generation))
+            .then(|| (TRUE, SYNCED.to_owned(), message))
     }
 
     /// Condition Active: whether the kubelet runs the assignment.
@@ -264,7 +285,7 @@ impl MachineState {
                 let message = format!("{assigned} failed; the last known good is {good}");
                 (FALSE, kubelet_messages::reason(failure.kind).to_owned(), message)
             }
-            None if self.ledger.assigned == self.ledger.last_known_good => {
+            None if self.ledger.assignment() == self.ledger.good() => {
                 let reason = if self.ledger.assigned.is_some() { KNOWN_GOOD } else { "Local" };
                 (TRUE, reason.to_owned(), format!("{assigned} is the last known good"))
             }

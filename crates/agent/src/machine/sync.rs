@@ -1,14 +1,13 @@
-//! Synchronization with spec: download, checkpoint, accept, reset. Also applies the state of the disk at start.
-//! Follows the kubelet's `syncConfigSource` (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a missing
+//! Synchronization with spec: download, checkpoint, accept, reset. Follows the kubelet's `syncConfigSource` (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a missing
 //! NodeConfig changes nothing.
 
 use jiff::Timestamp;
 
 use super::activation::ActivationCause;
 use super::backoff::{after, jittered};
-use super::{DiskState, MachineState, StepBuilder, UnderWay, kubelet_messages};
+use super::{MachineState, StepBuilder, UnderWay, kubelet_messages};
 use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NeedsDrain, NodeHealth};
-use crate::ledger::{AssignmentFailure, FailureKind, Ledger, Phase};
+use crate::ledger::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
@@ -62,7 +61,7 @@ impl MachineState {
             }
             if first && volatile.report.current.is_none() {
                 volatile.sync.problem = previous_sync_problem(new);
-                volatile.report.current = Some(NodeConfigStatus { agent: None, ..new.status.clone() });
+                volatile.report.current = Some(NodeConfigStatus { agent: None, effective: None, ..new.status.clone() });
             }
             if volatile.report.pending.is_none() {
                 volatile.report.server_status = Some(new.status.clone());
@@ -76,10 +75,11 @@ impl MachineState {
         self.volatile.node_config.as_ref()?.spec.config_source.as_ref()?.config_map.as_deref()
     }
 
-    /// Reports whether spec names the ConfigMap of this source.
-    fn is_wanted(&self, source: &ConfigSource) -> bool {
+    /// Reports whether spec names the ConfigMap of this download, with this placement.
+    fn is_wanted(&self, fetched: &Fetched) -> bool {
         let wanted = self.volatile.node_config.as_ref().and_then(|wanted| wanted.spec.config_source.as_ref());
-        wanted.is_some_and(|wanted| wanted.names_same(source))
+        wanted.is_some_and(|wanted| wanted.names_same(&fetched.download.source))
+            && fetched.placement == self.wanted_placement()
     }
 
     /// Starts the next step toward spec: a reset, or a download if one is due. Does nothing during a restart of the
@@ -174,7 +174,7 @@ impl MachineState {
     pub(super) fn handle_fetch(&mut self, result: &Result<Box<Fetched>, FetchError>, builder: &mut StepBuilder) {
         match result {
             Err(error) => self.sync_failed(SyncProblem::of(error), builder.now),
-            Ok(fetched) if !self.is_wanted(&fetched.download.source) => {}
+            Ok(fetched) if !self.is_wanted(fetched) => {}
             Ok(fetched) if self.is_same(fetched) => self.synced(builder.now),
             Ok(_) if self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
             Ok(fetched) => {
@@ -194,21 +194,22 @@ impl MachineState {
         let Some(fetched) = fetched else { return };
         match result {
             Err(reason) => self.sync_failed(SyncProblem::storage(reason), builder.now),
-            Ok(()) if !self.is_wanted(&fetched.download.source) => {}
+            Ok(()) if !self.is_wanted(&fetched) => {}
             Ok(()) if self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
-            Ok(()) if self.is_recreated_unchanged(&fetched) => self.adopt(&fetched, builder),
+            Ok(()) if self.is_unchanged(&fetched) => self.adopt(&fetched, builder),
             Ok(()) => self.accept_assignment(&fetched, builder),
         }
     }
 
-    /// Reports whether a download has the content of the running assignment, under another uid or resourceVersion.
-    /// The content hashes are compared; both were verified.
-    fn is_recreated_unchanged(&self, fetched: &Fetched) -> bool {
-        let Fetched { download, config_check, .. } = fetched;
+    /// Reports whether a download has the content of the running assignment, under another uid or resourceVersion, or
+    /// with another placement that makes the same text of it. The content hashes are compared; both were verified.
+    fn is_unchanged(&self, fetched: &Fetched) -> bool {
+        let Fetched { download, placement, is_same_text, config_check, .. } = fetched;
         let agent_state = &self.ledger.agent_state;
         let named = self.ledger.assigned.as_ref().is_some_and(|assigned| assigned.names_same(&download.source));
         named
-            && self.ledger.assigned == agent_state.active
+            && self.ledger.assignment() == self.ledger.active()
+            && (agent_state.placement == Some(*placement) || *is_same_text)
             && !matches!(agent_state.phase, Phase::Activating { .. })
             && agent_state.failure.is_none()
             && *config_check == ConfigCheck::Accepted
@@ -216,16 +217,19 @@ impl MachineState {
             && agent_state.content_hash == download.content_hash
     }
 
-    /// Adopts the recreated ConfigMap without a restart, and without a new trial. Restoring ConfigMaps from a backup
-    /// across a fleet must not cause a rollout.
+    /// Adopts the recreated ConfigMap or the placement without a restart, and without a new trial. Restoring ConfigMaps
+    /// from a backup across a fleet must not cause a rollout.
     fn adopt(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
         let download = &fetched.download;
         let source = Some(download.source.clone());
-        if self.ledger.last_known_good == self.ledger.assigned {
+        let is_good = self.ledger.good() == self.ledger.assignment();
+        let agent_state = &mut self.ledger.agent_state;
+        if is_good {
             self.ledger.last_known_good.clone_from(&source);
+            agent_state.last_known_good_placement = Some(fetched.placement);
         }
         self.ledger.assigned.clone_from(&source);
-        let agent_state = &mut self.ledger.agent_state;
+        (agent_state.placement, agent_state.active_placement) = (Some(fetched.placement), Some(fetched.placement));
         agent_state.active = source;
         agent_state.pool.clone_from(&download.pool);
         agent_state.immutable = download.immutable;
@@ -235,7 +239,7 @@ impl MachineState {
         self.synced(builder.now);
     }
 
-    /// Reports whether a download is already assigned: the same source, or the same uid if both are immutable, since
+    /// Reports whether a download is already assigned: the same placement and the same source, or the same uid if both are immutable, since
     /// only metadata can change then.
     ///
     /// An assignment that failed its config check and passes it now is accepted again: its checkpoint was damaged, or
@@ -244,6 +248,9 @@ impl MachineState {
         if self.ledger.agent_state.failure.as_ref().is_some_and(is_check_failure)
             && fetched.config_check == ConfigCheck::Accepted
         {
+            return false;
+        }
+        if self.ledger.agent_state.placement != Some(fetched.placement) {
             return false;
         }
         let assigned = self.ledger.assigned.as_ref();
@@ -279,9 +286,10 @@ impl MachineState {
 
     /// Makes a checkpoint the assignment and starts its activation, or a rollback if the kubelet would refuse it.
     fn accept_assignment(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
-        let Fetched { download, config_check, node } = fetched;
+        let Fetched { download, placement, config_check, node, .. } = fetched;
         self.ledger.assigned = Some(download.source.clone());
         let agent_state = &mut self.ledger.agent_state;
+        agent_state.placement = Some(*placement);
         agent_state.failure = check_failure(config_check);
         agent_state.content_hash.clone_from(&download.content_hash);
         agent_state.pool.clone_from(&download.pool);
@@ -300,52 +308,15 @@ impl MachineState {
         if self.ledger.assigned.take().is_some() {
             builder.step.effects.push(Effect::Announce(kubelet_messages::changed(None)));
         }
-        self.ledger.last_known_good = None;
+        self.forget_last_known_good();
         let agent_state = &mut self.ledger.agent_state;
         agent_state.failure = None;
+        agent_state.placement = None;
         agent_state.content_hash = None;
-        agent_state.last_known_good_hash = None;
         agent_state.pool = None;
         agent_state.immutable = false;
         self.volatile.sync.due = None;
         self.start_activation(ActivationCause::Assignment, None, builder);
-    }
-
-    /// Applies the state of the disk at start. Repeats the config check of the assignment unless its trial failed,
-    /// and activates again if the kubelet's file does not match. Discards an interrupted boot.
-    pub(super) fn handle_disk_state(&mut self, builder: &mut StepBuilder) {
-        if self.volatile.activation.under_way {
-            return;
-        }
-        let Some(DiskState { config_check, in_place }) = self.volatile.disk_state.take() else { return };
-        let before = self.ledger.clone();
-        let was_interrupted = !in_place && self.ledger.is_seeded();
-        if was_interrupted {
-            // The kubelet may have started with its local configuration since the boot, and run pods.
-            self.ledger = Ledger::default();
-        }
-        let recheck = self.ledger.agent_state.failure.as_ref().is_none_or(is_check_failure);
-        if let (Some(config_check), true) = (&config_check, recheck && self.ledger.assigned.is_some()) {
-            let failure = check_failure(config_check);
-            let changed = failure.is_some() != self.ledger.agent_state.failure.is_some();
-            // An assignment that passes its config check now is accepted with the next download, because only that
-            // compares it with what the node runs.
-            if failure.is_some() || self.ledger.assigned == self.ledger.agent_state.active {
-                self.ledger.agent_state.failure = failure;
-                if changed {
-                    self.start_activation(ActivationCause::Assignment, None, builder);
-                }
-            }
-        }
-        if !in_place && !was_interrupted && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
-            self.ledger.agent_state.phase = Phase::Activating { before: self.health_before(None) };
-        }
-        // Need not be saved first: a restarted agent finds the same disk state again.
-        builder.step.urgent |= self.ledger != before;
-        // While a phase is open, the previous configuration may still be needed.
-        if self.ledger.agent_state.phase == Phase::Settled {
-            builder.step.prune = true;
-        }
     }
 
     /// Health of the node before the first restart since the node was settled, combined with the health now: Ready if
@@ -367,16 +338,21 @@ impl MachineState {
 }
 
 /// Reports whether the failure comes from the config check alone.
-fn is_check_failure(failure: &AssignmentFailure) -> bool {
+pub(super) fn is_check_failure(failure: &AssignmentFailure) -> bool {
     matches!(failure.kind, FailureKind::Load | FailureKind::Validate)
 }
 
 /// Failure of an assignment with this config check. `None` if it was accepted.
-fn check_failure(config_check: &ConfigCheck) -> Option<AssignmentFailure> {
+pub(super) fn check_failure(config_check: &ConfigCheck) -> Option<AssignmentFailure> {
     let (kind, error, message, kubelet) = match config_check {
         ConfigCheck::Accepted => return None,
         ConfigCheck::NotLoaded { message, kubelet } => (FailureKind::Load, error_text::LOAD, message, kubelet),
         ConfigCheck::NotValid { message, kubelet } => (FailureKind::Validate, error_text::VALIDATE, message, kubelet),
+        ConfigCheck::NotPlaceable { message } => {
+            let error = format!("{}{message}", error_text::VALIDATE_PREFIX);
+            let (kind, message) = (FailureKind::Validate, message.clone());
+            return Some(AssignmentFailure { kind, was_healthy: false, error, message, kubelet: None });
+        }
     };
     let (error, message, kubelet) = (error.to_owned(), message.clone(), kubelet.clone());
     Some(AssignmentFailure { kind, was_healthy: false, error, message, kubelet })

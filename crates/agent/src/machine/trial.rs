@@ -159,7 +159,7 @@ impl MachineState {
     /// Reports whether the target is the last known good. Its trial ends with the first healthy probe. If it is
     /// unhealthy, the agent keeps it, since no other configuration is left.
     pub(super) fn targets_last_known_good(&self) -> bool {
-        self.target() == self.ledger.last_known_good.as_ref()
+        self.target_configuration() == self.ledger.good()
     }
 
     /// Time at which the trial ends if the kubelet is healthy from now on. `None` outside of a trial, and on the last
@@ -308,9 +308,13 @@ impl MachineState {
         if !self.volatile.watch.trial_done || !matches!(self.ledger.agent_state.phase, Phase::Trying(_)) {
             return;
         }
-        if self.ledger.agent_state.failure.is_none() && self.ledger.last_known_good != self.ledger.assigned {
-            self.ledger.last_known_good = self.ledger.assigned.clone();
-            self.ledger.agent_state.last_known_good_hash = self.ledger.agent_state.content_hash.clone();
+        let agent_state = &mut self.ledger.agent_state;
+        if agent_state.failure.is_none() {
+            self.ledger.last_known_good.clone_from(&self.ledger.assigned);
+            agent_state.last_known_good_placement = agent_state.placement;
+            agent_state.last_known_good_hash.clone_from(&agent_state.content_hash);
+            agent_state.last_known_good_text =
+                agent_state.placed_text.clone().filter(|_| self.ledger.assigned.is_some());
         }
         self.ledger.agent_state.phase = Phase::Settled;
         self.volatile.watch.reset();

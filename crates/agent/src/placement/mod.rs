@@ -1,8 +1,13 @@
 //! Placement of the kubelet's configuration. Files are replaced as a whole and durably. The content for a rollback,
 //! the fallback, is prepared in advance, so that the rollback needs no disk space.
 //!
-//! Two modes: `file` replaces the kubelet's `--config` and keeps the provisioned file as the local configuration.
-//! `drop-in` adds a file to the kubelet's `--config-dir` (1.28 on), merged over the provisioned configuration.
+//! The placement says what the kubelet gets of a reviewed text: the text alone (replace), or the text merged over the
+//! node's own configuration (overlay). The activation says how. `file` writes the kubelet's `--config`, and keeps the
+//! node's own file. `drop-in` adds a file to the kubelet's `--config-dir` (1.28 on), which the kubelet merges itself, so
+//! it carries overlays only.
+//!
+//! With `file`, the own configuration is the file as it was before the first activation. A file that another program
+//! writes is the new one.
 //!
 //! Must not make decisions: the runtime chooses the content and checks that a kubelet accepts it.
 
@@ -13,29 +18,34 @@ use serde::{Deserialize, Serialize};
 use super::content;
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
-use nodecfg_contract::nodeconfig::{DROP_IN, FILE};
+use nodecfg_contract::nodeconfig::Placement;
 
 mod drop_in;
+#[cfg(test)]
+mod drop_in_tests;
 mod file;
+#[cfg(test)]
+mod own_file_tests;
 mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use drop_in::texts as kubelet_texts;
+pub(crate) use drop_in::{DropIns, texts as kubelet_texts};
+use file::OwnFile;
 use record::Record;
 
 /// Name of the file in the kubelet's `--config-dir`. Kubelets merge it over the files with earlier names.
 pub const DROP_IN_NAME: &str = "90-nodecfg.conf";
-/// File in the agent's folder with the provisioned configuration, in the mode `file`.
+/// File in the agent's folder with the node's own configuration, with the activation `file`.
 const LOCAL: &str = "local";
 
 /// Size limit of a kubelet configuration, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Mode and path by which the kubelet gets its configuration.
+/// How the kubelet gets its configuration, with the paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode")]
-pub enum Placement {
+pub enum Activation {
     /// Replaces the file of the kubelet's `--config`.
     #[serde(rename_all = "camelCase")]
     File {
@@ -62,19 +72,32 @@ pub enum PlacementError {
     /// A file to replace, or the kept local file, is not a regular file.
     #[error(
         "{} is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name \
-         the file itself, or use the mode drop-in",
+         the file itself, or use --activation drop-in",
         .0.display()
     )]
     NotRegular(PathBuf),
     /// The kubelet's configuration is missing, and no local configuration was kept.
-    #[error("{} does not exist: name the file of the kubelet's --config, or use the mode drop-in", .0.display())]
+    #[error("{} does not exist: name the file of the kubelet's --config, or use --activation drop-in", .0.display())]
     NoConfig(PathBuf),
     /// The folder of the kubelet's `--config-dir` is missing.
     #[error(
-        "{} is not a folder: create it and set it as the kubelet's --config-dir, or use the mode file",
+        "{} is not a folder: create it and set it as the kubelet's --config-dir, or use --activation file",
         .0.display()
     )]
     NoFolder(PathBuf),
+    /// The folder of the kubelet's `--config-dir` is a link, which kubelets do not follow.
+    #[error(
+        "{} is a link, and a kubelet reads no file below it: name the folder itself in the kubelet's --config-dir and in \
+         --kubelet-config-dir, or end both with a slash",
+        .0.display()
+    )]
+    LinkedFolder(PathBuf),
+    /// The kubelet cannot read one of its drop-ins, and does not start.
+    #[error("{0}: the kubelet does not start with its --config-dir; correct or remove the file")]
+    Unread(String),
+    /// The folders below the folder of the kubelet's `--config-dir` are nested too deeply.
+    #[error("{} is nested too deeply: move its files up", .0.display())]
+    TooDeep(PathBuf),
     /// The folder of the kubelet's `--config-dir` has more files than the agent reads.
     #[error(
         "{} has {count} files that the kubelet reads, and nodecfg reads at most {}: merge some of them",
@@ -86,9 +109,20 @@ pub enum PlacementError {
         /// Number of files.
         count: usize,
     },
-    /// A file that the drop-in is merged over is not UTF-8.
+    /// A file of the kubelet is not UTF-8.
     #[error("{} is not UTF-8 text", .0.display())]
     NotUtf8(PathBuf),
+    /// The node's own file is no KubeletConfiguration, so nothing can be merged over it. Its content is not published.
+    #[error("the node's own configuration {} cannot be read as a KubeletConfiguration: correct the file", .0.display())]
+    NotAConfiguration(PathBuf),
+    /// Another program writes the node's own file at this moment.
+    #[error("{} changes while it is read", .0.display())]
+    Changing(PathBuf),
+    /// The placement needs another activation.
+    #[error(
+        "placement replace needs an agent with --activation file, because the kubelet merges drop-ins over its other files"
+    )]
+    NeedsFile,
     /// The record of placements is invalid.
     #[error("{} cannot be read: {problem}; verify the kubelet's configuration, then remove the file", path.display())]
     Unreadable {
@@ -102,114 +136,160 @@ pub enum PlacementError {
         "this agent ran before with {was}, and the kubelet still uses that configuration: run the agent with {was} \
          again, remove spec.configSource, and switch once the node runs its local configuration"
     )]
-    OtherPlacement {
+    OtherActivation {
         /// Previous mode and path.
         was: String,
     },
 }
 
-/// Configuration to place. `None` is the local configuration.
-pub type Content<'a> = Option<&'a str>;
+/// A reviewed text with its placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reviewed<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// What the kubelet gets of it.
+    pub placement: Placement,
+}
+
+/// Configuration to place. `None` is the node's own configuration.
+pub type Content<'a> = Option<Reviewed<'a>>;
 
 /// Placement of configurations, with a record of earlier ones.
 #[derive(Debug)]
 pub struct Placer {
-    placement: Placement,
+    activation: Activation,
     /// The agent's folder.
     folder: PathBuf,
     record: Record,
 }
 
 impl Placer {
-    /// Loads the record of placements and checks the paths. Only reads. `on_local`: the kubelet runs its local
+    /// Loads the record of placed texts and checks the paths. Only reads. `on_local`: the kubelet runs its own
     /// configuration and no change is in progress.
     ///
     /// # Errors
-    /// The record is invalid, an earlier placement is still in use, or the kubelet's file or folder is missing or of
+    /// The record is invalid, an earlier activation is still in use, or the kubelet's file or folder is missing or of
     /// the wrong kind.
-    pub fn open(disk: &dyn Disk, folder: &Path, placement: Placement, on_local: bool) -> Result<Self, PlacementError> {
+    pub fn open(
+        disk: &dyn Disk,
+        folder: &Path,
+        activation: Activation,
+        on_local: bool,
+    ) -> Result<Self, PlacementError> {
         let record = Record::load(disk, folder)?;
-        let was = record.placement().filter(|was| !was.is_same_target(&placement)).map(Placement::describe);
+        let was = record.activation().filter(|was| !was.is_same_target(&activation)).map(Activation::describe);
         let record = match was {
-            Some(was) if !on_local => return Err(PlacementError::OtherPlacement { was }),
+            Some(was) if !on_local => return Err(PlacementError::OtherActivation { was }),
             Some(_) => Record::default(),
             None => record,
         };
-        let placer = Self { placement, folder: folder.to_owned(), record };
-        match &placer.placement {
-            Placement::File { config } => file::check(disk, config, &placer.local_path())?,
-            Placement::DropIn { config_dir, .. } => drop_in::check(disk, config_dir)?,
+        let placer = Self { activation, folder: folder.to_owned(), record };
+        match &placer.activation {
+            Activation::File { config } => file::check(disk, config, &placer.local_path())?,
+            Activation::DropIn { config_dir, .. } => drop_in::check(disk, config_dir)?,
         }
         Ok(placer)
     }
 
-    /// Configuration that the kubelet loads for this content. In drop-in mode, the merged result.
+    /// Placement of an assignment that names none: what agents did before placements existed.
+    #[must_use]
+    pub fn default_placement(&self) -> Placement {
+        self.activation.default_placement()
+    }
+
+    /// Reports whether the activation can do this.
+    ///
+    /// # Errors
+    /// [`PlacementError::NeedsFile`].
+    pub fn supports(&self, placement: Placement) -> Result<(), PlacementError> {
+        match (&self.activation, placement) {
+            (Activation::DropIn { .. }, Placement::Replace) => Err(PlacementError::NeedsFile),
+            _ => Ok(()),
+        }
+    }
+
+    /// Configuration that the kubelet loads for this content, merged.
     ///
     /// # Errors
     /// A file is unreadable.
     pub fn effective(&self, disk: &dyn Disk, content: Content<'_>) -> Result<String, PlacementError> {
-        let under = self.underneath(disk)?;
-        match (&self.placement, content, under.split_last()) {
-            (Placement::File { .. }, Some(own), _) => Ok(own.to_owned()),
-            (Placement::DropIn { .. }, Some(own), _) => {
-                Ok(content::merged_text(&under, own).unwrap_or_else(|| own.to_owned()))
+        match &self.activation {
+            Activation::File { config } => self.own_file(disk, config)?.with(content),
+            Activation::DropIn { config_dir, config } => {
+                let under = drop_in::underneath(disk, config_dir, config.as_deref())?;
+                match (content, under.split_last()) {
+                    (Some(content), _) => {
+                        Ok(content::merged_text(&under, content.text).unwrap_or_else(|| content.text.to_owned()))
+                    }
+                    (None, Some((last, rest))) => Ok(content::merged_text(rest, last).unwrap_or_else(|| last.clone())),
+                    (None, None) => Ok(String::new()),
+                }
             }
-            (Placement::File { config }, None, _) => file::local_text(disk, config, &self.local_path()),
-            (Placement::DropIn { .. }, None, Some((last, rest))) => {
-                Ok(content::merged_text(rest, last).unwrap_or_else(|| last.clone()))
-            }
-            (Placement::DropIn { .. }, None, None) => Ok(String::new()),
         }
     }
 
-    /// Texts that the drop-in is merged over, in order. Empty in the mode `file`.
+    /// Texts that a reviewed text is merged over, in order. Empty for a replacement.
     ///
     /// # Errors
     /// A file is unreadable.
-    pub fn underneath(&self, disk: &dyn Disk) -> Result<Vec<String>, PlacementError> {
-        match &self.placement {
-            Placement::File { .. } => Ok(Vec::new()),
-            Placement::DropIn { config_dir, config } => drop_in::underneath(disk, config_dir, config.as_deref()),
+    pub fn underneath(&self, disk: &dyn Disk, placement: Placement) -> Result<Vec<String>, PlacementError> {
+        match (&self.activation, placement) {
+            (Activation::File { .. }, Placement::Replace) => Ok(Vec::new()),
+            (Activation::File { config }, Placement::Overlay) => {
+                Ok(vec![self.own_file(disk, config)?.configuration()?])
+            }
+            (Activation::DropIn { config_dir, config }, _) => drop_in::underneath(disk, config_dir, config.as_deref()),
         }
     }
 
-    /// Reports whether the kubelet's configuration on disk has this content. In the mode `file`, first saves a file
-    /// that the agent did not place as the local configuration.
+    /// Hash of the text that the kubelet's file or the drop-in has for this content.
     ///
     /// # Errors
-    /// A file could not be read or saved.
-    pub fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
-        match &self.placement {
-            Placement::File { config } => {
-                let local = self.local_path();
-                let found = file::adopt_local(disk, config, &local, &self.record)?;
-                let wanted = match content {
-                    Some(text) => Some(text.as_bytes().to_vec()),
-                    None => durable::read(disk, &local, MAX_FILE)?,
-                };
-                Ok(found.is_some_and(|(found, _)| Some(found) == wanted))
-            }
-            Placement::DropIn { config_dir, .. } => {
-                let found = regular(disk, &config_dir.join(DROP_IN_NAME))?;
-                Ok(found.as_ref().map(|(found, _)| found.as_slice()) == content.map(str::as_bytes))
-            }
+    /// A file is unreadable.
+    pub fn digest(&self, disk: &dyn Disk, content: Content<'_>) -> Result<Option<String>, PlacementError> {
+        Ok(self.written(disk, content)?.map(|text| record::hash(text.as_bytes())))
+    }
+
+    /// Hash of the text that the kubelet's file or the drop-in has now. `None` if it is missing.
+    ///
+    /// # Errors
+    /// The file is unreadable.
+    pub fn found_digest(&self, disk: &dyn Disk) -> Result<Option<String>, PlacementError> {
+        Ok(regular(disk, &self.target())?.map(|(found, _)| record::hash(&found)))
+    }
+
+    /// Text that the kubelet's file has now. `None` for drop-ins, whose effect depends on other files.
+    #[must_use]
+    pub fn found_text(&self, disk: &dyn Disk) -> Option<String> {
+        match &self.activation {
+            Activation::File { config } => String::from_utf8(regular(disk, config).ok()??.0).ok(),
+            Activation::DropIn { .. } => None,
         }
     }
 
     /// Reports whether the kubelet's configuration on disk has this content. Only reads.
     ///
     /// # Errors
-    /// The file could not be read.
-    pub fn holds(&self, disk: &dyn Disk, content: &str) -> Result<bool, PlacementError> {
-        let found = match &self.placement {
-            Placement::File { config } => regular(disk, config)?,
-            Placement::DropIn { config_dir, .. } => regular(disk, &config_dir.join(DROP_IN_NAME))?,
-        };
-        Ok(found.is_some_and(|(found, _)| found == content.as_bytes()))
+    /// A file could not be read.
+    pub fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
+        let found = regular(disk, &self.target())?;
+        let written = self.written(disk, content)?;
+        Ok(found.as_ref().map(|(found, _)| found.as_slice()) == written.as_deref().map(str::as_bytes))
+    }
+
+    /// Text that an activation writes for this content. `None` for the own configuration below drop-ins.
+    fn written(&self, disk: &dyn Disk, content: Content<'_>) -> Result<Option<String>, PlacementError> {
+        if let Some(content) = content {
+            self.supports(content.placement)?;
+        }
+        match &self.activation {
+            Activation::File { config } => self.own_file(disk, config)?.with(content).map(Some),
+            Activation::DropIn { .. } => Ok(content.map(|content| content.text.to_owned())),
+        }
     }
 
     /// Puts a content in place, durably. `fallback`: content for a later rollback, which is prepared first; `None`
-    /// prepares none.
+    /// prepares none. Returns the hash of the text.
     ///
     /// `rollback` is set for the rollback itself. It uses the prepared fallback, which needs no disk space, and
     /// ignores failed syncs. A failing disk must not keep the kubelet on a failed configuration.
@@ -222,56 +302,76 @@ impl Placer {
         content: Content<'_>,
         fallback: Option<Content<'_>>,
         rollback: bool,
-    ) -> Result<(), PlacementError> {
-        let texts = [content, fallback.flatten()].into_iter().flatten();
-        match self.placement.clone() {
-            Placement::File { config } => {
-                let local = self.local_path();
-                let found = file::adopt_local(disk, &config, &local, &self.record)?;
-                self.record.remember(disk, &self.folder, &self.placement, texts)?;
-                let mode = file::mode(disk, found.as_ref(), &local)?;
-                let own = file::local_text(disk, &config, &local);
-                let own = match (content, fallback) {
-                    (Some(_), None | Some(Some(_))) => String::new(),
-                    _ => own?,
-                };
-                match fallback {
-                    Some(fallback) => write_fallback(disk, &config, fallback.unwrap_or(&own).as_bytes(), mode)?,
+    ) -> Result<Option<String>, PlacementError> {
+        for content in [content, fallback.flatten()].into_iter().flatten() {
+            self.supports(content.placement)?;
+        }
+        match self.activation.clone() {
+            Activation::File { config } => {
+                let own = self.own_file(disk, &config)?;
+                // Nothing is written unless both texts can be made.
+                let text = own.with(content)?;
+                let prepared = fallback.map(|fallback| own.with(fallback)).transpose()?;
+                own.keep(disk)?;
+                // The own configuration must not count as placed by the agent.
+                let texts = [content.map(|_| text.as_str()), fallback.flatten().and(prepared.as_deref())];
+                self.record.remember(disk, &self.folder, &self.activation, texts.into_iter().flatten(), rollback)?;
+                let mode = own.mode(disk)?;
+                match &prepared {
+                    Some(prepared) => write_fallback(disk, &config, prepared.as_bytes(), mode)?,
                     None if !rollback => remove_fallback(disk, &config)?,
                     None => {}
                 }
-                Ok(replace_target(disk, &config, content.unwrap_or(&own).as_bytes(), mode, rollback)?)
+                own.still_there(disk)?;
+                replace_target(disk, &config, text.as_bytes(), mode, rollback)?;
+                Ok(Some(record::hash(text.as_bytes())))
             }
-            Placement::DropIn { config_dir, .. } => {
+            Activation::DropIn { config_dir, .. } => {
                 let target = config_dir.join(DROP_IN_NAME);
                 regular(disk, &target)?;
-                self.record.remember(disk, &self.folder, &self.placement, texts)?;
+                let (content, fallback) = (content.map(|content| content.text), fallback.flatten());
+                let texts = content.into_iter().chain(fallback.map(|fallback| fallback.text));
+                self.record.remember(disk, &self.folder, &self.activation, texts, rollback)?;
                 match fallback {
-                    Some(Some(fallback)) => write_fallback(disk, &target, fallback.as_bytes(), FILE_MODE)?,
-                    _ if !rollback => remove_fallback(disk, &target)?,
-                    _ => {}
+                    Some(fallback) => write_fallback(disk, &target, fallback.text.as_bytes(), FILE_MODE)?,
+                    None if !rollback => remove_fallback(disk, &target)?,
+                    None => {}
                 }
                 match content {
-                    Some(content) => Ok(replace_target(disk, &target, content.as_bytes(), FILE_MODE, rollback)?),
-                    None => Ok(drop_in::remove(disk, &target, rollback)?),
+                    Some(text) => replace_target(disk, &target, text.as_bytes(), FILE_MODE, rollback)?,
+                    None => drop_in::remove(disk, &target, rollback)?,
                 }
+                Ok(content.map(|text| record::hash(text.as_bytes())))
             }
         }
     }
 
-    /// Path of the provisioned configuration.
+    /// Path of the node's own configuration.
     fn local_path(&self) -> PathBuf {
         self.folder.join(LOCAL)
     }
+
+    /// The node's own configuration with the activation `file`.
+    fn own_file(&self, disk: &dyn Disk, config: &Path) -> Result<OwnFile, PlacementError> {
+        OwnFile::read(disk, config, &self.local_path(), &self.record)
+    }
+
+    /// The file that an activation writes.
+    fn target(&self) -> PathBuf {
+        match &self.activation {
+            Activation::File { config } => config.clone(),
+            Activation::DropIn { config_dir, .. } => config_dir.join(DROP_IN_NAME),
+        }
+    }
 }
 
-impl Placement {
-    /// The activation that the agent reports.
+impl Activation {
+    /// Placement of an assignment that names none: what agents did before placements existed.
     #[must_use]
-    pub fn activation(&self) -> &'static str {
+    pub fn default_placement(&self) -> Placement {
         match self {
-            Self::File { .. } => FILE,
-            Self::DropIn { .. } => DROP_IN,
+            Self::File { .. } => Placement::Replace,
+            Self::DropIn { .. } => Placement::Overlay,
         }
     }
 
@@ -285,8 +385,8 @@ impl Placement {
 
     fn describe(&self) -> String {
         match self {
-            Self::File { config } => format!("the mode file for {}", config.display()),
-            Self::DropIn { config_dir, .. } => format!("the mode drop-in for {}", config_dir.display()),
+            Self::File { config } => format!("--activation file for {}", config.display()),
+            Self::DropIn { config_dir, .. } => format!("--activation drop-in for {}", config_dir.display()),
         }
     }
 }

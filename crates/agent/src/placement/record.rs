@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Placement, PlacementError};
+use super::{Activation, PlacementError};
 use crate::disk::Disk;
 use crate::disk::durable::{self, FILE_MODE};
 
@@ -22,14 +22,18 @@ const MAX_REMEMBERED: usize = 16;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
     format: u64,
-    placement: Option<Placement>,
+    #[serde(rename = "placement")]
+    activation: Option<Activation>,
     /// BLAKE3 hashes of the contents, in hexadecimal, latest last.
     placed: Vec<String>,
+    /// Whether this process knows that the file is durable. An earlier one may have been killed before its sync.
+    #[serde(skip)]
+    is_synced: bool,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { format: FORMAT, placement: None, placed: Vec::new() }
+        Self { format: FORMAT, activation: None, placed: Vec::new(), is_synced: false }
     }
 }
 
@@ -44,9 +48,9 @@ impl Record {
         Err(unreadable(&path, format!("it has format {}, expected {FORMAT}", record.format)))
     }
 
-    /// Placement that the recorded contents belong to.
-    pub(super) fn placement(&self) -> Option<&Placement> {
-        self.placement.as_ref()
+    /// Activation that the recorded contents belong to.
+    pub(super) fn activation(&self) -> Option<&Activation> {
+        self.activation.as_ref()
     }
 
     /// Reports whether a content is recorded: the agent placed it or was about to.
@@ -54,15 +58,16 @@ impl Record {
         self.placed.contains(&hash(content))
     }
 
-    /// Records contents before they are placed. Writes nothing if all are recorded for this placement.
+    /// Records contents before they are placed. Writes nothing if all are recorded for this activation.
     pub(super) fn remember<'a>(
         &mut self,
         disk: &dyn Disk,
         folder: &Path,
-        placement: &Placement,
+        activation: &Activation,
         texts: impl Iterator<Item = &'a str>,
+        rollback: bool,
     ) -> Result<(), PlacementError> {
-        let mut next = Self { placement: Some(placement.clone()), ..self.clone() };
+        let mut next = Self { activation: Some(activation.clone()), ..self.clone() };
         let hashes: Vec<String> = texts.map(|text| hash(text.as_bytes())).collect();
         // If all contents are known, the record stays as it is, so that a rollback need not write it.
         if !hashes.iter().all(|hash| next.placed.contains(hash)) {
@@ -71,20 +76,27 @@ impl Record {
             let surplus = next.placed.len().saturating_sub(MAX_REMEMBERED);
             next.placed.drain(..surplus);
         }
+        let path = folder.join(NAME);
         if next == *self {
+            if !self.is_synced && !self.placed.is_empty() {
+                let synced = durable::sync(disk, &path).and_then(|()| durable::sync(disk, folder));
+                self.is_synced = synced.is_ok();
+                // A failed configuration is worse than a record that a power failure may lose.
+                return synced.or_else(|error| if rollback { Ok(()) } else { Err(error.into()) });
+            }
             return Ok(());
         }
-        let path = folder.join(NAME);
         let mut text = serde_json::to_vec_pretty(&next).map_err(|error| unreadable(&path, error.to_string()))?;
         text.push(b'\n');
         durable::folder(disk, folder)?;
         durable::replace(disk, &path, &text, FILE_MODE)?;
-        *self = next;
+        *self = Self { is_synced: true, ..next };
         Ok(())
     }
 }
 
-fn hash(content: &[u8]) -> String {
+/// BLAKE3 hash of a content, in hexadecimal.
+pub(super) fn hash(content: &[u8]) -> String {
     nodecfg_contract::digest(content)
 }
 

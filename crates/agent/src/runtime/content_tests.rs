@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, content_hash, text};
+use super::harness::{Action, Behaviour, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, Way, content_hash, text};
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::host::problem::{CommandError, RestartProblem};
@@ -31,7 +31,7 @@ fn download(name: &str, text: &str) -> Download {
 
 /// Node whose ConfigMap has had this behaviour for a minute.
 fn node_on(name: &'static str, behaviour: Behaviour) -> RuntimeHarness {
-    let mut sim = RuntimeHarness::new(false, &[(0, Action::Write(name, behaviour)), (1, Action::Assign(name))]);
+    let mut sim = RuntimeHarness::new(Way::Replace, &[(0, Action::Write(name, behaviour)), (1, Action::Assign(name))]);
     sim.run(60);
     sim
 }
@@ -80,13 +80,15 @@ fn refuses_a_node_with_too_many_drop_ins() {
         let path = Path::new(CONFIG_DIR).join(format!("20-{number}.conf"));
         sim.disk.put(&path, HEAD.as_bytes(), 0o644);
     };
-    let sim = RuntimeHarness::new(true, &[]);
+    let sim = RuntimeHarness::new(Way::DropIn, &[]);
     // One file exists already.
     (1..64).for_each(|number| put(&sim, number));
     let a = download("a", &text("a", 1, Behaviour::Good));
-    assert_eq!(sim.open_agent().check_payload(&a.payload, "kubelet"), ConfigCheck::Accepted);
+    assert_eq!(sim.open_agent().check_payload(&a.payload, "kubelet", Placement::Overlay), ConfigCheck::Accepted);
     put(&sim, 64);
-    let ConfigCheck::NotLoaded { message, .. } = sim.open_agent().check_payload(&a.payload, "kubelet") else {
+    let ConfigCheck::NotPlaceable { message } =
+        sim.open_agent().check_payload(&a.payload, "kubelet", Placement::Overlay)
+    else {
         panic!("accepted")
     };
     assert!(message.contains(" has 65 files that the kubelet reads, and nodecfg reads at most 64"), "{message}");
@@ -133,9 +135,9 @@ fn settled(sim: &RuntimeHarness, field: &str) -> (AgentRuntime<MemoryDisk>, Conf
 /// The last known good ran before, and no other configuration is left.
 #[test]
 fn rollback_places_even_what_the_kubelet_now_refuses() {
-    let (mut agent, source) = settled_on("featureGates: {DynamicKubeletConfig: true}");
+    let (mut agent, _) = settled_on("featureGates: {DynamicKubeletConfig: true}");
     agent.kubelet = KubeletVersion::parse("v1.36.2");
-    let refused = agent.place(Some(&source)).expect_err("is no rollback");
+    let refused = agent.place().expect_err("is no rollback");
     assert!(refused.contains("the kubelet would refuse the checkpoint"), "{refused}");
     let failure = AssignmentFailure {
         kind: FailureKind::Trial,
@@ -145,18 +147,20 @@ fn rollback_places_even_what_the_kubelet_now_refuses() {
         kubelet: None,
     };
     agent.state.ledger.agent_state.failure = Some(failure);
-    agent.place(Some(&source)).expect("is placed");
+    agent.place().expect("is placed");
 }
 
 /// Readers of the status may read the ConfigMap, not the node's own files.
 #[test]
 fn explains_an_error_by_values_of_the_configmap_only() {
-    let mut sim = RuntimeHarness::new(true, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    let mut sim =
+        RuntimeHarness::new(Way::DropIn, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
     sim.run(60);
     let local = format!("{HEAD}tlsCertFile: /hunter2/t.crt\n");
     sim.disk.put(&Path::new(CONFIG_DIR).join("20-local.conf"), local.as_bytes(), 0o644);
     let (agent, source) = settled(&sim, "tlsPrivateKeyFile: /reviewed/t.key");
     let explain = |file: &str, source: Option<&ConfigSource>| {
+        let source = source.map(|source| Configuration { source, placement: Some(Placement::Overlay) });
         let error = LastError::in_log(&format!("Error: open {file}: permission denied")).expect("an error");
         agent.explain(&error, source).to_string()
     };

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::harness::{Action, Behaviour, FinalState, RuntimeHarness};
+use super::harness::{Action, Behaviour, FinalState, RuntimeHarness, Way};
 use crate::disk::memory::Fault;
 
 /// Simulated seconds per scenario, enough to settle after a kill and a retry.
 const RUN_SECONDS: u64 = 500;
 
 fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
-    use Action::{Assign, Reset, Write};
+    use Action::{Assign, Reset, Rewrite, Write};
     use Behaviour::{Dies, Good, NoRestart, Refuses, Silent};
     vec![
         ("good", vec![(0, Write("a", Good)), (1, Assign("a"))]),
@@ -23,30 +23,36 @@ fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
         ("no restart", vec![(0, Write("a", Good)), (0, Write("b", NoRestart)), (1, Assign("a")), (200, Assign("b"))]),
         ("mutable", vec![(0, Write("m", Good)), (1, Assign("m")), (50, Write("m", Dies)), (210, Write("m", Good))]),
         ("reset", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Reset)]),
+        ("rewritten", vec![(0, Write("a", Good)), (1, Assign("a")), (100, Rewrite(2))]),
+        ("rewritten during the trial", vec![(0, Write("a", Good)), (1, Assign("a")), (9, Rewrite(2))]),
         ("missing", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Assign("none"))]),
     ]
 }
 
 /// Final state of a scenario without faults, and its number of disk operations.
-fn undisturbed_end(drop_in: bool, actions: &[(u64, Action)]) -> (FinalState, u64) {
-    let mut sim = RuntimeHarness::new(drop_in, actions);
+fn undisturbed_end(way: Way, actions: &[(u64, Action)]) -> (FinalState, u64) {
+    let mut sim = RuntimeHarness::new(way, actions);
     sim.run(RUN_SECONDS);
     (sim.final_state(), sim.disk.operations())
 }
 
-/// Kills at every operation that changes or syncs the disk. In drop-in mode, which differs little, kills at every
-/// third one. Every second kill is also a power failure.
+/// Kills at every operation that changes or syncs the disk of a node with an overlay in the kubelet's file, and at every
+/// third one of the others. Every second kill is also a power failure.
 #[test]
 fn kill_at_any_operation_does_not_change_the_final_state() {
     for (name, actions) in scenarios() {
-        for drop_in in [false, true] {
-            let (end, operations) = undisturbed_end(drop_in, &actions);
-            for kill in (0..operations).step_by(if drop_in { 3 } else { 1 }) {
-                let power = (kill % 2 == u64::from(drop_in)).then_some(kill);
-                let mut sim = RuntimeHarness::new(drop_in, &actions);
+        for way in Way::ALL {
+            let (end, operations) = undisturbed_end(way, &actions);
+            for kill in (0..operations).step_by(if way == Way::Overlay { 1 } else { 3 }) {
+                let power = (kill % 2 == u64::from(way == Way::DropIn)).then_some(kill);
+                let mut sim = RuntimeHarness::new(way, &actions);
                 sim.kill_at(kill, power);
                 sim.run(RUN_SECONDS);
-                assert_eq!(sim.final_state(), end, "{name}, killed at {kill} of {operations}, power {power:?}");
+                assert_eq!(
+                    sim.final_state(),
+                    end,
+                    "{name}, {way:?}, killed at {kill} of {operations}, power {power:?}"
+                );
             }
         }
     }
@@ -62,8 +68,8 @@ struct Disturbance {
 }
 
 /// Final state of a scenario with two disturbances: during the first 100 s, and for 200 s after second 190.
-fn run_disturbed(drop_in: bool, actions: &[(u64, Action)], disturbances: [Disturbance; 2]) -> FinalState {
-    let mut sim = RuntimeHarness::new(drop_in, actions);
+fn run_disturbed(way: Way, actions: &[(u64, Action)], disturbances: [Disturbance; 2]) -> FinalState {
+    let mut sim = RuntimeHarness::new(way, actions);
     for (disturbance, seconds) in disturbances.into_iter().zip([100, 200]) {
         let begin = sim.disk.operations();
         for (fault, range) in disturbance.faults {
@@ -89,9 +95,9 @@ fn failing_trial_fails_despite_power_failures() {
     let faults = vec![(Fault::Full, 44..66), (Fault::SyncFails, 20..32)];
     let first = Disturbance { power: Some(0), ..Disturbance::default() };
     let then = Disturbance { faults, kill: Some(77), power: Some(0) };
-    for drop_in in [false, true] {
-        let (end, _) = undisturbed_end(drop_in, &actions);
-        assert_eq!(run_disturbed(drop_in, &actions, [first.clone(), then.clone()]), end);
+    for way in Way::ALL {
+        let (end, _) = undisturbed_end(way, &actions);
+        assert_eq!(run_disturbed(way, &actions, [first.clone(), then.clone()]), end);
     }
 }
 
@@ -116,13 +122,13 @@ proptest! {
     /// the faults end, the final state must equal the state without faults.
     #[test]
     fn disk_faults_do_not_change_the_final_state(
-        scenario in 0..10_usize,
-        drop_in in any::<bool>(),
+        scenario in 0..12_usize,
+        way in proptest::sample::select(Way::ALL.to_vec()),
         first in disturbance(),
         then in disturbance(),
     ) {
         let (_, actions) = scenarios().swap_remove(scenario);
-        let (end, _) = undisturbed_end(drop_in, &actions);
-        prop_assert_eq!(run_disturbed(drop_in, &actions, [first, then]), end);
+        let (end, _) = undisturbed_end(way, &actions);
+        prop_assert_eq!(run_disturbed(way, &actions, [first, then]), end);
     }
 }

@@ -21,7 +21,26 @@ const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 pub(super) const CONFIG_DIR: &str = "/etc/kubelet.d";
 pub(super) const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// Behaviour of the simulated kubelet, named in the last line of its configuration.
+/// What the agent does with configurations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Replaces the kubelet's file.
+    Replace,
+    /// Writes the kubelet's file, merged over the node's own.
+    Overlay,
+    /// Adds a drop-in.
+    DropIn,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 3] = [Self::Replace, Self::Overlay, Self::DropIn];
+
+    fn placement(self) -> Placement {
+        if self == Self::Replace { Placement::Replace } else { Placement::Overlay }
+    }
+}
+
+/// Behaviour of the simulated kubelet, named in the field clusterDomain of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
     Good,
@@ -51,17 +70,32 @@ pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
     };
     let version = if name == MUTABLE { 1 } else { version };
     let policy = if name == STATIC { "cpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n" } else { "" };
-    format!("{HEAD}maxPods: {pods}\n{policy}# {name} {version} {behaviour:?}.\n")
+    format!("{HEAD}{}maxPods: {pods}\n{policy}", domain(name, version, &format!("{behaviour:?}")))
+}
+
+/// Line that names a configuration.
+fn domain(name: &str, version: u64, rest: &str) -> String {
+    format!("clusterDomain: {name}.{version}.{rest}\n")
+}
+
+/// Own configuration of the node in this version. An overlay keeps its last field.
+pub(super) fn own(version: u64) -> String {
+    format!("{}podPidsLimit: {}\n", text("local", version, Behaviour::Good), 1000 + version)
 }
 
 pub(super) fn provisioned() -> String {
-    text("local", 1, Behaviour::Good)
+    own(1)
 }
 
 /// Hash of a configuration's canonical form, without its comments.
 pub(super) fn content_hash(text: &str) -> String {
     let document = Document::parse("kubelet", text).document.expect("a configuration");
     ContentHash::of(document.canonical().as_bytes()).to_string()
+}
+
+/// An overlay merged over an own configuration.
+pub(super) fn over(own: &str, overlay: &str) -> String {
+    content::merged_text(&[own.to_owned()], overlay).expect("two configurations")
 }
 
 pub(super) fn settings() -> Settings {
@@ -82,6 +116,8 @@ pub(super) enum Action {
     Reset,
     /// Writes the content of a ConfigMap.
     Write(&'static str, Behaviour),
+    /// Writes this version of the node's own configuration and restarts the kubelet, as `kubeadm upgrade` does.
+    Rewrite(u64),
 }
 
 /// State at the end of a scenario.
@@ -118,28 +154,31 @@ pub(super) struct RuntimeHarness {
     /// Configuration of the kubelet process and the time of its start.
     running: String,
     started: Timestamp,
-    /// Contents that may be in the kubelet's file.
+    /// Contents that may be in the kubelet's file, for an overlay merged over an own configuration.
     accepted: BTreeSet<String>,
+    /// Own configurations that the node has had.
+    owns: Vec<String>,
+    way: Way,
     /// What each activation does to the kubelet's state files, in order.
     pub(super) state_files: Vec<String>,
 }
 
 impl RuntimeHarness {
-    /// Node with its local configuration. `drop_in`: the agent adds a drop-in instead of replacing the kubelet's file.
-    pub(super) fn new(drop_in: bool, actions: &[(u64, Action)]) -> Self {
+    /// Node with its local configuration.
+    pub(super) fn new(way: Way, actions: &[(u64, Action)]) -> Self {
         let disk = MemoryDisk::new();
         disk.put(Path::new(CONFIG), provisioned().as_bytes(), 0o644);
         disk.put(&Path::new(CONFIG_DIR).join("10-image.conf"), HEAD.as_bytes(), 0o644);
         let config = PathBuf::from(CONFIG);
-        let placement = if drop_in {
-            Placement::DropIn { config_dir: PathBuf::from(CONFIG_DIR), config: Some(config) }
+        let activation = if way == Way::DropIn {
+            Activation::DropIn { config_dir: PathBuf::from(CONFIG_DIR), config: Some(config) }
         } else {
-            Placement::File { config }
+            Activation::File { config }
         };
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut sim = Self {
             disk,
-            paths: Paths { folder: PathBuf::from(FOLDER), placement },
+            paths: Paths { folder: PathBuf::from(FOLDER), activation },
             runtime: None,
             kill: None,
             now,
@@ -151,6 +190,8 @@ impl RuntimeHarness {
             running: provisioned(),
             started: now,
             accepted: BTreeSet::new(),
+            owns: vec![provisioned()],
+            way,
             state_files: Vec::new(),
         };
         for (seconds, action) in actions {
@@ -253,7 +294,13 @@ impl RuntimeHarness {
             }
             Action::Assign(name) => Some(ConfigSource::config_map("kube-system", name, "kubelet")),
             Action::Reset => None,
+            Action::Rewrite(version) => {
+                self.owns.push(own(version));
+                self.disk.put(Path::new(CONFIG), own(version).as_bytes(), 0o644);
+                return self.start_kubelet();
+            }
         };
+        self.node_config.spec.placement = Some(self.way.placement());
         self.node_config.metadata.generation += 1;
         self.node_config.spec.config_source = source;
         self.node_config.spec.max_disruption = Some(Class::Drain);
@@ -333,41 +380,44 @@ impl RuntimeHarness {
                 self.node_config.status = *status;
                 self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
             }
-            Effect::CompareLocal => panic!("the runtime answers it"),
+            Effect::CompareLocal | Effect::CheckDisk => panic!("the runtime answers it"),
             Effect::Announce(_) | Effect::DiscardStateFiles | Effect::Join(_) => {}
         }
     }
 
     /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.
     fn placed(&self) -> Option<String> {
-        let path = match &self.paths.placement {
-            Placement::File { config } => config.clone(),
-            Placement::DropIn { config_dir, .. } => config_dir.join(crate::placement::DROP_IN_NAME),
+        let path = match &self.paths.activation {
+            Activation::File { config } => config.clone(),
+            Activation::DropIn { config_dir, .. } => config_dir.join(crate::placement::DROP_IN_NAME),
         };
         self.disk.content(&path).map(|content| String::from_utf8(content.to_vec()).expect("never partial"))
     }
 
     fn start_kubelet(&mut self) {
         self.check_invariants();
-        self.running = self.placed().unwrap_or_else(provisioned);
+        self.running = self.placed().or(self.owns.last().cloned()).expect("an own configuration");
         self.started = self.now;
     }
 
     fn behaviour(&self) -> Behaviour {
         let behaviours =
             [Behaviour::Good, Behaviour::Silent, Behaviour::Dies, Behaviour::NoRestart, Behaviour::Refuses];
-        let ends = |behaviour: &Behaviour| self.running.ends_with(&format!(" {behaviour:?}.\n"));
+        let named = self.running.lines().find_map(|line| line.strip_prefix("clusterDomain: ")).expect("a name");
+        let ends = |behaviour: &Behaviour| named.ends_with(&format!(".{behaviour:?}"));
         behaviours.into_iter().find(ends).expect("the configuration is complete")
     }
 
     /// Asserts that the kubelet's file holds an accepted content and that no failed assignment stays in place.
     fn check_invariants(&self) {
         let placed = self.placed();
-        let local = match self.paths.placement {
-            Placement::File { .. } => Some(provisioned()),
-            Placement::DropIn { .. } => None,
+        let known = match &placed {
+            None => self.way == Way::DropIn,
+            Some(placed) => {
+                (self.way != Way::DropIn && self.owns.contains(placed))
+                    || self.accepted.iter().any(|text| self.texts(text).contains(placed))
+            }
         };
-        let known = placed == local || placed.as_ref().is_some_and(|text| self.accepted.contains(text));
         assert!(known, "the placed content was never accepted: {placed:?}");
         assert!(self.disk.content(Path::new(CONFIG)).is_some(), "the kubelet has no configuration");
         if let Some(runtime) = &self.runtime
@@ -376,16 +426,29 @@ impl RuntimeHarness {
             let ledger = runtime.ledger();
             let settled = !matches!(ledger.agent_state.phase, Phase::Activating { .. });
             if let (Some(_), Some(assigned), true) = (&ledger.agent_state.failure, &ledger.assigned, settled) {
-                assert_ne!(placed, Some(self.text_of(assigned)), "the placed content has failed: {ledger:?}");
+                let failed = self.texts(&self.text_of(assigned));
+                let is_failed = placed.as_ref().is_some_and(|placed| failed.contains(placed));
+                assert!(!is_failed, "the placed content has failed: {ledger:?}");
             }
+        }
+    }
+
+    /// Texts that the agent may write for a reviewed one.
+    fn texts(&self, text: &str) -> Vec<String> {
+        match self.way {
+            Way::Overlay => {
+                self.owns.iter().filter_map(|own| content::merged_text(std::slice::from_ref(own), text)).collect()
+            }
+            Way::Replace | Way::DropIn => vec![text.to_owned()],
         }
     }
 
     fn text_of(&self, source: &ConfigSource) -> String {
         let map = source.config_map.as_ref().expect("a ConfigMap");
         let version = map.resource_version.as_ref().expect("a version");
-        let begin = format!("# {} {version} ", map.name);
-        self.accepted.iter().find(|text| text.contains(&begin)).cloned().unwrap_or_default()
+        let begin = domain(&map.name, version.parse().expect("a number"), "");
+        let begin = begin.trim_end();
+        self.accepted.iter().find(|text| text.contains(begin)).cloned().unwrap_or_default()
     }
 
     /// Accepts a content that the test itself writes to the kubelet's file.

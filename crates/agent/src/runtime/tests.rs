@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, provisioned, settings, text};
+use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, Way, over, own, provisioned, settings, text};
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
@@ -43,16 +43,19 @@ fn assert_reported(sim: &RuntimeHarness, assigned: &str, active: &str, good: &st
 
 #[test]
 fn promotes_assignment_and_resets_to_local() {
-    for drop_in in [false, true] {
+    for way in Way::ALL {
         let mut sim = RuntimeHarness::new(
-            drop_in,
+            way,
             &[(0, Action::Write("a", Behaviour::Good)), (10, Action::Assign("a")), (60, Action::Reset)],
         );
         sim.run(5);
         assert_eq!(reported_config(&sim), ConfigStatus::default());
         sim.run(8);
         assert_reported(&sim, "a 1", "a 1", "local", "");
-        assert_eq!(sim.running(), text("a", 1, Behaviour::Good));
+        let text = text("a", 1, Behaviour::Good);
+        assert_eq!(sim.running(), if way == Way::Overlay { over(&provisioned(), &text) } else { text });
+        let placement = if way == Way::Replace { Placement::Replace } else { Placement::Overlay };
+        assert_eq!(sim.status().placement, Some(placement));
         sim.run(40);
         assert_reported(&sim, "a 1", "a 1", "a 1", "");
         sim.run(60);
@@ -61,6 +64,8 @@ fn promotes_assignment_and_resets_to_local() {
         let described = inspect(&sim.disk, Path::new(FOLDER));
         assert_eq!(described.problems, [""; 0]);
         assert_eq!(described.checkpoints, []);
+        let placement = if way == Way::DropIn { Placement::Overlay } else { Placement::Replace };
+        assert_eq!(sim.status().placement, Some(placement), "what the agent does without spec.placement");
     }
 }
 
@@ -73,7 +78,7 @@ fn rolls_back_to_last_known_good() {
         (Behaviour::Refuses, "failed to validate config, see Kubelet log for details"),
     ] {
         let mut sim = RuntimeHarness::new(
-            false,
+            Way::Replace,
             &[
                 (0, Action::Write("a", Behaviour::Good)),
                 (0, Action::Write("b", behaviour)),
@@ -100,11 +105,11 @@ fn rollback_restores_the_state_files_of_the_last_known_good() {
         // Pods were started under it: neither state is true anymore.
         (Behaviour::Dies, "remove cpu_manager_state"),
     ] {
-        for drop_in in [false, true] {
+        for way in Way::ALL {
             let mut sim =
-                RuntimeHarness::new(drop_in, &[(0, Action::Write(STATIC, behaviour)), (1, Action::Assign(STATIC))]);
+                RuntimeHarness::new(way, &[(0, Action::Write(STATIC, behaviour)), (1, Action::Assign(STATIC))]);
             sim.run(60);
-            assert_eq!(sim.state_files, ["set aside cpu_manager_state", rollback], "{behaviour:?} {drop_in}");
+            assert_eq!(sim.state_files, ["set aside cpu_manager_state", rollback], "{behaviour:?} {way:?}");
         }
     }
 }
@@ -112,7 +117,7 @@ fn rollback_restores_the_state_files_of_the_last_known_good() {
 #[test]
 fn assignment_and_reset_set_state_files_aside() {
     let mut sim = RuntimeHarness::new(
-        false,
+        Way::Replace,
         &[
             (0, Action::Write("a", Behaviour::Good)),
             (0, Action::Write(STATIC, Behaviour::Good)),
@@ -125,7 +130,7 @@ fn assignment_and_reset_set_state_files_aside() {
     assert_eq!(sim.state_files, ["unchanged", "set aside cpu_manager_state", "set aside cpu_manager_state"]);
     // The change starts from what runs, not from the last known good.
     let mut sim = RuntimeHarness::new(
-        false,
+        Way::Replace,
         &[
             (0, Action::Write("a", Behaviour::Good)),
             (0, Action::Write(STATIC, Behaviour::Good)),
@@ -140,7 +145,8 @@ fn assignment_and_reset_set_state_files_aside() {
 #[test]
 fn reports_disk_fault_and_recovers() {
     for fault in [Fault::Full, Fault::ReadOnly, Fault::SyncFails] {
-        let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (5, Action::Assign("a"))]);
+        let mut sim =
+            RuntimeHarness::new(Way::Replace, &[(0, Action::Write("a", Behaviour::Good)), (5, Action::Assign("a"))]);
         sim.run(3);
         sim.disk.inject(fault, 0..u64::MAX);
         sim.run(60);
@@ -161,10 +167,10 @@ fn reports_disk_fault_and_recovers() {
 
 #[test]
 fn rolls_back_on_failing_disk() {
-    for drop_in in [false, true] {
+    for way in Way::ALL {
         for fault in [Fault::Full, Fault::SyncFails, Fault::ShortWrite] {
             let mut sim = RuntimeHarness::new(
-                drop_in,
+                way,
                 &[
                     (0, Action::Write("a", Behaviour::Good)),
                     (0, Action::Write("b", Behaviour::Dies)),
@@ -173,10 +179,14 @@ fn rolls_back_on_failing_disk() {
                 ],
             );
             sim.run(65);
-            assert_eq!(sim.running(), text("b", 1, Behaviour::Dies));
+            let text = |name: &str, behaviour: Behaviour| {
+                let text = text(name, 1, behaviour);
+                if way == Way::Overlay { over(&provisioned(), &text) } else { text }
+            };
+            assert_eq!(sim.running(), text("b", Behaviour::Dies));
             sim.disk.inject(fault, 0..u64::MAX);
             sim.run(60);
-            assert_eq!(sim.running(), text("a", 1, Behaviour::Good), "{fault:?}");
+            assert_eq!(sim.running(), text("a", Behaviour::Good), "{fault:?}");
             // Without the fault, the agent saves its state, so that even a power failure does not change it.
             sim.disk.clear_faults();
             sim.run(60);
@@ -193,7 +203,8 @@ fn repairs_tampered_checkpoint() {
     let good = text("a", 1, Behaviour::Good);
     // The kubelet would accept the second one.
     for changed in ["maxPods: -5\n", &good.replace("100", "5")] {
-        let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+        let mut sim =
+            RuntimeHarness::new(Way::Replace, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
         sim.run(60);
         let path = Path::new(FOLDER).join("store/checkpoints/uid-of-a/1/kubelet");
         sim.disk.put(&path, changed.as_bytes(), 0o600);
@@ -212,7 +223,7 @@ fn repairs_tampered_checkpoint() {
 #[test]
 fn adopts_replaced_kubelet_file_as_local() {
     let mut sim = RuntimeHarness::new(
-        false,
+        Way::Replace,
         &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (200, Action::Reset)],
     );
     sim.run(60);
@@ -228,8 +239,8 @@ fn adopts_replaced_kubelet_file_as_local() {
 
 #[test]
 fn refuses_to_start_on_missing_or_unreadable_files() {
-    let placement = Placement::File { config: PathBuf::from("/etc/kubelet.yaml") };
-    let paths = Paths { folder: PathBuf::from(FOLDER), placement };
+    let activation = Activation::File { config: PathBuf::from("/etc/kubelet.yaml") };
+    let paths = Paths { folder: PathBuf::from(FOLDER), activation };
     let open = |disk: &MemoryDisk| {
         AgentRuntime::open(&paths, settings(), disk.clone(), 1).expect_err("is refused").to_string()
     };
@@ -244,7 +255,8 @@ fn refuses_to_start_on_missing_or_unreadable_files() {
 
 #[test]
 fn reads_healthz_port_of_merged_configuration() {
-    let mut sim = RuntimeHarness::new(true, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    let mut sim =
+        RuntimeHarness::new(Way::DropIn, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
     sim.run(5);
     assert_eq!(sim.open_agent().healthz().port, 10248);
     sim.disk.put(Path::new("/etc/kubelet.d/20-port.conf"), b"healthzPort: 10999\n", 0o644);
@@ -255,10 +267,10 @@ fn reads_healthz_port_of_merged_configuration() {
 #[test]
 fn counts_a_local_kubelet_without_healthz_as_healthy() {
     let mut sim = RuntimeHarness::new(
-        false,
+        Way::Replace,
         &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (60, Action::Reset)],
     );
-    let local = format!("{}# local 1 Silent.\n", provisioned().replace("maxPods", "healthzPort: 0\nmaxPods"));
+    let local = format!("{}healthzPort: 0\n", text("local", 1, Behaviour::Silent));
     sim.accept(&local);
     sim.disk.put(Path::new("/var/lib/kubelet/config.yaml"), local.as_bytes(), 0o644);
     sim.run(90);
@@ -270,4 +282,28 @@ fn counts_a_local_kubelet_without_healthz_as_healthy() {
     assert_eq!(sim.runtime().ledger().agent_state.phase, Phase::Settled);
     let conditions = sim.status().conditions.iter().map(|condition| condition.status.as_str()).collect::<Vec<_>>();
     assert_eq!(conditions, ["True"; 3]);
+}
+
+/// As `kubeadm upgrade` does, while the agent runs.
+#[test]
+fn merges_an_overlay_over_a_rewritten_own_file() {
+    let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (100, Action::Rewrite(2))];
+    let mut sim = RuntimeHarness::new(Way::Overlay, &actions);
+    let text = text("a", 1, Behaviour::Good);
+    let beneath = |sim: &RuntimeHarness| {
+        let own = sim.status().effective.clone().expect("reported").beneath;
+        own.into_iter().map(|own| format!("{} {}", own.field, own.value)).collect::<Vec<_>>()
+    };
+    sim.run(99);
+    assert_eq!((sim.running(), sim.state_files.len()), (over(&provisioned(), &text).as_str(), 1));
+    assert_eq!(beneath(&sim), ["clusterDomain \"local.1.Good\"", "maxPods 100"]);
+    sim.run(10);
+    assert_eq!(sim.running(), own(2));
+    sim.run(265);
+    assert_eq!((sim.running(), sim.state_files.len()), (over(&own(2), &text).as_str(), 2));
+    sim.run(60);
+    assert_reported(&sim, "a 1", "a 1", "a 1", "");
+    assert_eq!(beneath(&sim), ["clusterDomain \"local.2.Good\"", "maxPods 100"]);
+    sim.run(600);
+    assert_eq!(sim.state_files.len(), 2, "no further restart");
 }

@@ -79,6 +79,7 @@ async fn status_reads_agent_folder_offline(env: TestEnv) {
     settings.add_filter(r"\d+ bytes", "[size] bytes");
     // The configuration has a free port and a temporary folder.
     settings.add_filter("v1:blake3:[0-9a-f]{64}", "[hash]");
+    settings.add_filter(r#"Text": "[0-9a-f]{64}""#, r#"Text": "[hash]""#);
     settings.add_filter(r#""bytes": \d+"#, r#""bytes": "[size]""#);
     settings.bind(|| insta::assert_snapshot!("status", text));
     let json = status("json").end().await.exits(0).out;

@@ -15,7 +15,7 @@ use nodecfg_agent::driver::{self, Options};
 use nodecfg_agent::events::StateFiles;
 use nodecfg_agent::host::problem::{CommandError, HealthzError, OsError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
-use nodecfg_agent::placement::Placement;
+use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::names::NodeName;
@@ -228,7 +228,7 @@ pub async fn run_agent(folder: &Path, server: &str, node: &str, order: ChildOrde
     let aborts = AbortCounter { count: Arc::default(), at: order.at };
     let agent = folder.join("agent");
     let disk = AbortingDisk { disk: RealDisk::open(&agent).unwrap(), aborts: aborts.clone() };
-    let paths = Paths { folder: agent, placement: Placement::File { config: config(folder) } };
+    let paths = Paths { folder: agent, activation: Activation::File { config: config(folder) } };
     let runtime = AgentRuntime::open(&paths, settings(), disk, order.at).unwrap();
     let host = AbortingHost { folder: folder.to_owned(), aborts };
     let name = NodeName::new(node).unwrap();

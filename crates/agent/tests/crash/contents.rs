@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nodecfg_agent::content;
+
 /// Behaviour of a kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
@@ -20,8 +22,21 @@ pub enum Behaviour {
     NoRestart,
 }
 
-/// Provisioned configuration of the node.
-pub const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
+/// The node's own configuration. An overlay keeps its last field.
+pub const LOCAL: &str =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nregistryBurst: 20\n";
+/// The field that no other configuration has.
+const OWN_FIELD: &str = "registryBurst: 20\n";
+
+/// Text of an overlay merged over the node's own configuration. `None` if it cannot be read.
+pub fn over_local(text: &str) -> Option<String> {
+    content::merged_text(&[LOCAL.to_owned()], text)
+}
+
+/// What a text and the overlay of it have in common.
+pub fn essence(text: &str) -> String {
+    content::canonical(text).unwrap_or_else(|| text.to_owned()).replace(OWN_FIELD, "")
+}
 
 /// Names of all configurations. `maxPods` encodes the behaviour.
 pub const NAMES: [&str; 12] = [

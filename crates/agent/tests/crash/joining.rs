@@ -3,9 +3,15 @@
 
 use crate::random_scenario::CrashInjector;
 use crate::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
+use nodecfg_contract::nodeconfig::Placement;
 
-/// Whether the kubelet accepts the configuration and is healthy on it.
-const CONTENTS: [(&str, bool); 4] = [("good-a", true), ("silent", false), ("bad-value", false), ("no-restart", false)];
+/// Configurations with their placements, and whether the kubelet accepts them and is healthy on them.
+const CONTENTS: [(&str, Option<Placement>, bool); 4] = [
+    ("good-a", Some(Placement::Overlay), true),
+    ("silent", Some(Placement::Overlay), false),
+    ("bad-value", None, false),
+    ("no-restart", Some(Placement::Replace), false),
+];
 
 fn settled(mut sim: SimulatedNode, crash: Option<(CrashPoint, CrashKind)>) -> SimulatedNode {
     if let Some((point, kind)) = crash {
@@ -24,12 +30,12 @@ fn points() -> Vec<CrashPoint> {
 fn joins_once_despite_a_kill_at_any_point() {
     let points = points();
     let mut kills = 0;
-    for (content, good) in CONTENTS {
-        let expected = settled(SimulatedNode::tainted(1, content), None);
+    for (content, placement, good) in CONTENTS {
+        let expected = settled(SimulatedNode::tainted(1, content, placement), None);
         assert_eq!((expected.joined().created, expected.joined().tainted), (1, !good), "{content}\n{}", expected.log);
         for (seed, point) in (2..).zip(&points) {
             for kind in [CrashKind::Process, CrashKind::Power] {
-                let found = settled(SimulatedNode::tainted(seed, content), Some((*point, kind)));
+                let found = settled(SimulatedNode::tainted(seed, content, placement), Some((*point, kind)));
                 let differences = expected.snapshot().differences(&found.snapshot());
                 let context = || format!("{content}, {kind:?} at {point:?}\n{}", found.log);
                 assert!(differences.is_empty(), "{}\n{}", differences.join("\n"), context());
@@ -46,15 +52,17 @@ fn joins_once_despite_a_kill_at_any_point() {
 #[test]
 fn booted_node_joins_once_without_a_restart_despite_a_kill_at_any_point() {
     let mut kills = 0;
-    for (content, good) in [("good-a", true), ("silent", false), ("dies", false)] {
+    let overlay = Some(Placement::Overlay);
+    for (content, placement, good) in [("good-a", overlay, true), ("silent", overlay, false), ("dies", None, false)] {
         for (seed, point) in (2..).zip(points()) {
             for kind in [CrashKind::Process, CrashKind::Power] {
-                let found = settled(SimulatedNode::booted(seed, content), Some((point, kind)));
+                let found = settled(SimulatedNode::booted(seed, content, placement), Some((point, kind)));
                 let restarts = found.log.matches("the kubelet is restarted").count();
                 let context = || format!("{content}, {kind:?} at {point:?}\n{}", found.log);
                 if good {
                     assert_eq!((found.joined().created, restarts), (1, 0), "{}", context());
-                    assert!(found.config.is_some(), "{}", context());
+                    let joined = found.config.as_ref().and_then(|config| config.spec.placement);
+                    assert_eq!(joined, placement, "{}", context());
                 } else {
                     assert!(found.joined().created <= 1 && restarts > 0, "{}", context());
                 }

@@ -42,6 +42,8 @@ struct Scenario {
     change: Change,
     /// Final assignment: ConfigMap and key.
     wanted: Option<(&'static str, &'static str)>,
+    /// Whether the assignments are overlays.
+    overlay: bool,
     /// Expected `assigned/active/lastKnownGood`, and whether an error is reported.
     result: (&'static str, bool),
 }
@@ -52,13 +54,14 @@ enum Change {
     Delete(&'static str),
 }
 
-const SCENARIOS: [Scenario; 14] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario {
         name: "valid",
         maps: &[("a", "good-a")],
         before: &[],
         change: Change::Nothing,
         wanted: Some(("a", "kubelet")),
+        overlay: false,
         result: ("a/a/a", false),
     },
     Scenario {
@@ -67,6 +70,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[],
         change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
+        overlay: false,
         result: ("bad/-/-", true),
     },
     Scenario {
@@ -75,6 +79,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
+        overlay: false,
         result: ("bad/b/b", true),
     },
     Scenario {
@@ -83,6 +88,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("bad", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("u", "kubelet")),
+        overlay: false,
         result: ("u/u/u", false),
     },
     Scenario {
@@ -91,6 +97,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("nowhere", "kubelet")),
+        overlay: false,
         result: ("b/b/b", true),
     },
     Scenario {
@@ -99,6 +106,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[],
         change: Change::Nothing,
         wanted: Some(("b", "nokey")),
+        overlay: false,
         result: ("-/-/-", true),
     },
     Scenario {
@@ -107,6 +115,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet"), ("bad", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("b", "kubelet")),
+        overlay: false,
         result: ("b/b/b", false),
     },
     Scenario {
@@ -115,6 +124,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet")],
         change: Change::Edit("b", "good-c"),
         wanted: Some(("b", "kubelet")),
+        overlay: false,
         result: ("b/b/b", false),
     },
     Scenario {
@@ -123,6 +133,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet")],
         change: Change::Delete("b"),
         wanted: Some(("b", "kubelet")),
+        overlay: false,
         result: ("b/b/b", true),
     },
     Scenario {
@@ -131,6 +142,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("b", "kubelet")],
         change: Change::Nothing,
         wanted: None,
+        overlay: false,
         result: ("-/-/-", false),
     },
     Scenario {
@@ -139,6 +151,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("a", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("c", "kubelet")),
+        overlay: false,
         result: ("c/c/c", false),
     },
     Scenario {
@@ -147,6 +160,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("c", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
+        overlay: false,
         result: ("bad/c/c", true),
     },
     Scenario {
@@ -155,6 +169,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("c", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
+        overlay: false,
         result: ("bad/c/c", true),
     },
     Scenario {
@@ -163,6 +178,25 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[("c", "kubelet")],
         change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
+        overlay: false,
+        result: ("bad/c/c", true),
+    },
+    Scenario {
+        name: "overlay",
+        maps: &[("a", "good-a"), ("c", "good-c")],
+        before: &[("a", "kubelet")],
+        change: Change::Nothing,
+        wanted: Some(("c", "kubelet")),
+        overlay: true,
+        result: ("c/c/c", false),
+    },
+    Scenario {
+        name: "failed-overlay",
+        maps: &[("c", "good-c"), ("bad", "silent")],
+        before: &[("c", "kubelet")],
+        change: Change::Nothing,
+        wanted: Some(("bad", "kubelet")),
+        overlay: true,
         result: ("bad/c/c", true),
     },
 ];
@@ -172,6 +206,7 @@ struct Cluster {
     api: Api,
     server: String,
     nodes: u32,
+    overlay: bool,
 }
 
 /// Node with its folder.
@@ -188,7 +223,7 @@ impl Cluster {
             ..ApiOptions::default()
         });
         let server = server::serve(api.router()).await;
-        let cluster = Self { api, server, nodes: 0 };
+        let cluster = Self { api, server, nodes: 0, overlay: scenario.overlay };
         cluster.create(
             "",
             "namespaces",
@@ -237,7 +272,10 @@ impl Cluster {
             let text = found.and_then(|map| map["data"][key].as_str().map(str::to_owned));
             ContentHash::of(text.unwrap_or_default().as_bytes())
         });
-        let spec = json!({"configSource": source, "contentHash": reviewed, "maxDisruption": "replace"});
+        let placement = if self.overlay { "overlay" } else { "replace" };
+        let spec = json!({
+            "configSource": source, "contentHash": reviewed, "maxDisruption": "replace", "placement": placement,
+        });
         let patch = Patch::Merge(json!({"spec": spec}));
         configs.patch(&node.name, &PatchParams::default(), &patch).await.unwrap();
     }
@@ -402,6 +440,14 @@ async fn run_scenario(scenario: &Scenario) -> u64 {
         .into_iter()
         .map(|(name, edition)| if name == "local" { contents::LOCAL.to_owned() } else { contents::text(name, edition) })
         .chain(["unknown-field", "silent", "no-restart"].map(|name| contents::text(name, 0)))
+        .flat_map(|text| {
+            let merged = contents::over_local(&text).filter(|_| scenario.overlay);
+            [text]
+                .into_iter()
+                .filter(|text| !scenario.overlay || text == contents::LOCAL)
+                .chain(merged)
+                .collect::<Vec<_>>()
+        })
         .collect();
     for at in 0.. {
         let node = make(&mut cluster).await;

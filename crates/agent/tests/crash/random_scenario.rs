@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::nodeconfig::Placement;
 
 use crate::contents::{self, NAMES};
 use crate::simulated_node::{CrashKind, CrashPoint, NAMESPACE, SimulatedNode};
@@ -29,8 +30,8 @@ pub enum Action {
         content: &'static str,
         edition: u32,
     },
-    /// Sets `spec.configSource` to this key of this ConfigMap, which may not exist.
-    Assign(&'static str, &'static str),
+    /// Sets `spec.configSource` to this key of this ConfigMap, which may not exist, and `spec.placement`.
+    Assign(&'static str, &'static str, Placement),
     Reset,
     ApiDown,
     ApiUp,
@@ -110,8 +111,11 @@ fn random_round(
                 actions.push((Action::Replace { map, content, edition: *edition }, gap));
             }
             3 => actions.push((Action::Reset, 0.0)),
-            4 => actions.push((Action::Assign(map, "no-such-key"), gap)),
-            _ => actions.push((Action::Assign(map, "kubelet"), gap)),
+            4 => actions.push((Action::Assign(map, "no-such-key", Placement::Overlay), gap)),
+            _ => {
+                let placement = if random.bool() { Placement::Overlay } else { Placement::Replace };
+                actions.push((Action::Assign(map, "kubelet", placement), gap));
+            }
         }
     }
     if outage {
@@ -138,7 +142,10 @@ pub fn perform(sim: &mut SimulatedNode, action: &Action) {
         }
         Action::Delete(map) => sim.delete_config_map(map),
         Action::Replace { map, content, edition } => sim.replace_content(map, contents::payload(content, *edition)),
-        Action::Assign(map, key) => sim.assign(Some(ConfigSource::config_map(NAMESPACE, map, key))),
+        Action::Assign(map, key, placement) => {
+            sim.set_placement(*placement);
+            sim.assign(Some(ConfigSource::config_map(NAMESPACE, map, key)));
+        }
         Action::Reset => sim.assign(None),
         Action::ApiDown => sim.set_api_down(true),
         Action::ApiUp => sim.set_api_down(false),

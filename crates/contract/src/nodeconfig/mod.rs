@@ -142,12 +142,57 @@ pub struct NodeConfigStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub placement: Option<Placement>,
+    /// What the node's own configuration is to the running overlay. Unset for other configurations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<EffectiveStatus>,
     /// Conditions in the form of meta/v1 Condition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Agent that reports this status. Unset if the agent is too old to report itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<ReportingAgent>,
+}
+
+/// What the node's own configuration is to the running overlay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::effective)]
+pub struct EffectiveStatus {
+    /// Values of the node's own configuration for the fields that the active overlay sets, at most 64. A field returns to
+    /// its own value if it leaves the overlay. One that is missing here has no own value, unless `beneathMore` is set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beneath: Vec<OwnValue>,
+    /// Number of own values that are not listed: beyond the first 64, too long, or possibly secret.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(with = "i64")]
+    pub beneath_more: u32,
+}
+
+impl EffectiveStatus {
+    /// Maximum number of listed own values.
+    pub const MAX_BENEATH: usize = 64;
+}
+
+/// A value of the node's own configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::own_value)]
+pub struct OwnValue {
+    /// Path of the field, such as `imageGCHighThresholdPercent`.
+    pub field: String,
+    /// The value as JSON, at most 256 characters.
+    pub value: String,
+}
+
+impl OwnValue {
+    /// Maximum length of a value, in characters.
+    pub const MAX_VALUE: usize = 256;
+    /// Maximum length of a path, in characters.
+    pub const MAX_FIELD: usize = 512;
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Agent that reports a status.

@@ -5,7 +5,7 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{DROP_IN, FILE, Placement};
+use super::{DROP_IN, EffectiveStatus, FILE, OwnValue, Placement};
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
@@ -55,6 +55,25 @@ fn limit_to_placements(schema: &mut Schema) {
     if let Some(placement) = property_at(schema, &["placement"]) {
         placement.insert("enum".to_owned(), json!(Placement::ALL));
     }
+}
+
+/// Completes the schema of what the own configuration is to the running one.
+pub(super) fn effective(schema: &mut Schema) {
+    if let Some(beneath) = property_at(schema, &["beneath"]) {
+        beneath.insert("maxItems".to_owned(), json!(EffectiveStatus::MAX_BENEATH));
+        beneath.insert("x-kubernetes-list-type".to_owned(), json!("map"));
+        beneath.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
+    }
+}
+
+/// Completes the schema of an own value.
+pub(super) fn own_value(schema: &mut Schema) {
+    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
+    limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
+}
+
+fn length(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// Completes the schema of a condition, with the limits of meta/v1.

@@ -50,11 +50,17 @@ pub fn is_read(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
 
+/// Returns the path of a file of the folder, as [`files`] has it.
+#[must_use]
+pub fn path_in(folder: &ConfigDir, name: &str) -> String {
+    format!("{}/{name}", folder.path.trim_end_matches('/'))
+}
+
 /// Returns the files that a kubelet reads, in order. The last one may be one at which the kubelet stops.
 ///
 /// # Errors
 /// The kubelet cannot enter the folder.
-pub(super) fn files(folder: &ConfigDir) -> Result<Vec<DropIn<'_>>, Refused> {
+pub fn files(folder: &ConfigDir) -> Result<Vec<DropIn<'_>>, Refused> {
     let stop = |reason: &str| {
         let flag = Origin::Flag("--config-dir".to_owned());
         Err(Refused::new(flag, format!("{} {reason}", folder.path)))

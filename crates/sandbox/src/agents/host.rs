@@ -25,7 +25,7 @@ use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::problem::{CommandError, HealthzError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
-use nodecfg_agent::placement::Placement;
+use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::Paths;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -44,11 +44,11 @@ const REWRITTEN: &str = "\ncontainerLogMaxFiles: 4\n";
 /// Paths that the agent is started with.
 fn paths(drop_in: bool) -> Paths {
     let config = CONFIG_FILE.into();
-    let placement = match drop_in {
-        true => Placement::DropIn { config_dir: CONFIG_DIR.into(), config: Some(config) },
-        false => Placement::File { config },
+    let activation = match drop_in {
+        true => Activation::DropIn { config_dir: CONFIG_DIR.into(), config: Some(config) },
+        false => Activation::File { config },
     };
-    Paths { folder: FOLDER.into(), placement }
+    Paths { folder: FOLDER.into(), activation }
 }
 
 /// Mutable state of a host.
@@ -105,7 +105,7 @@ fn boot(disk: &MemoryDisk, paths: &Paths, booted: BootedConfig, version: Option<
         map.resource_version = Some("1".to_owned());
     }
     let hash = ContentHash::of(booted.kubelet.as_bytes());
-    let offer = Offer { source, hash, kubelet: booted.kubelet };
+    let offer = Offer { source, hash, kubelet: booted.kubelet, placement: None };
     let Ok(pool) = PoolName::new(booted.pool) else { return };
     let boot = Boot { paths: paths.clone(), root: ROOT.into() };
     if let Err(error) = boot.install(disk, &offer, &pool, version, now) {

@@ -36,7 +36,8 @@ impl SimulatedNode {
         let mut texts = payloads.flat_map(BTreeMap::into_values);
         let found = self.disk.content(Path::new(CONFIG)).unwrap_or_default();
         assert!(
-            *found == *contents::LOCAL.as_bytes() || texts.any(|text| text.as_bytes() == &*found),
+            *found == *contents::LOCAL.as_bytes()
+                || texts.any(|text| contents::essence(&text) == contents::essence(&String::from_utf8_lossy(&found))),
             "the ledger on disk does not name the placed content: {:?}\n{ledger:?}\n{}",
             String::from_utf8_lossy(&found),
             self.log
@@ -47,8 +48,8 @@ impl SimulatedNode {
     pub(super) fn check_restart(&self, text: &str, ledger: &Ledger) {
         if let Some(failed) = &self.failed_source {
             assert_ne!(
-                Some(text),
-                self.text_of(failed).as_deref(),
+                Some(contents::essence(text)),
+                self.text_of(failed).map(|failed| contents::essence(&failed)),
                 "the kubelet was restarted on {failed}, which failed before\n{}",
                 self.log
             );
@@ -58,7 +59,7 @@ impl SimulatedNode {
             let good = ledger.last_known_good.as_ref().and_then(|good| self.text_of(good));
             let same = assigned.is_some() && assigned == good;
             assert!(
-                same || Some(text) != assigned.as_deref(),
+                same || Some(contents::essence(text)) != assigned.map(|assigned| contents::essence(&assigned)),
                 "the kubelet was restarted on the failed assignment of the ledger\n{}",
                 self.log
             );
@@ -71,7 +72,7 @@ impl SimulatedNode {
         let failure = ledger.agent_state.failure.as_ref();
         let tried = failure.is_some_and(|failure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart));
         // Recorded only if the failure could be saved. The assignment of the ledger may be older than spec.
-        if tried && self.faults.is_empty() && self.is_current(ledger.assigned.as_ref()) {
+        if tried && self.faults.is_empty() && self.is_current(ledger) {
             self.failed_source.clone_from(&ledger.assigned);
         }
         if ledger.last_known_good.is_some() {
@@ -98,10 +99,16 @@ impl SimulatedNode {
         }
     }
 
-    fn is_current(&self, assigned: Option<&ConfigSource>) -> bool {
-        let wanted = self.config.as_ref().and_then(|config| config.spec.config_source.as_ref());
-        match (assigned, wanted) {
-            (Some(assigned), Some(wanted)) => assigned.names_same(wanted) && self.text_of(assigned).is_some(),
+    /// Reports whether the ledger has the present assignment. The same ConfigMap with another placement is another one.
+    fn is_current(&self, ledger: &Ledger) -> bool {
+        let spec = self.config.as_ref().map(|config| &config.spec);
+        let wanted = spec.and_then(|spec| spec.config_source.as_ref());
+        let placement = spec.and_then(|spec| spec.placement);
+        match (ledger.assigned.as_ref(), wanted) {
+            (Some(assigned), Some(wanted)) => {
+                let is_placed = placement.is_none() || ledger.agent_state.placement == placement;
+                assigned.names_same(wanted) && is_placed && self.text_of(assigned).is_some()
+            }
             _ => false,
         }
     }

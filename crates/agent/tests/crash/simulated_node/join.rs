@@ -6,7 +6,7 @@ use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
+use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, Placement};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 use super::{NAMESPACE, SimulatedNode, after, kubelet_version, paths};
@@ -21,21 +21,23 @@ pub struct JoinState {
     pub tainted: bool,
     /// ConfigMap that the pointer names.
     pub pointer: Option<&'static str>,
+    /// Placement that the pointer names.
+    pub placement: Option<Placement>,
     /// Number of NodeConfigs that the agent created.
     pub created: u32,
 }
 
 impl SimulatedNode {
-    /// New node with the startup taint. The pointer of its pool names a ConfigMap with this content.
-    pub fn tainted(seed: u64, content: &'static str) -> Self {
-        let join = JoinState { tainted: true, pointer: Some("proven"), created: 0 };
+    /// New node with the startup taint. The pointer of its pool names a ConfigMap with this content, and a placement.
+    pub fn tainted(seed: u64, content: &'static str, placement: Option<Placement>) -> Self {
+        let join = JoinState { tainted: true, pointer: Some("proven"), placement, created: 0 };
         let mut sim = Self::with(seed, None, join);
         sim.put_config_map("proven", contents::payload(content, 0), true);
         sim
     }
 
     /// New node whose kubelet has started with this content of its pool.
-    pub fn booted(seed: u64, content: &'static str) -> Self {
+    pub fn booted(seed: u64, content: &'static str, placement: Option<Placement>) -> Self {
         let mut sim = Self::without_agent(seed, None, JoinState::default());
         sim.put_config_map("proven", contents::payload(content, 0), true);
         let kubelet = contents::payload(content, 0).remove("kubelet").unwrap();
@@ -43,11 +45,11 @@ impl SimulatedNode {
         if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (Some("uid-pointer".to_owned()), Some("7".to_owned()));
         }
-        let offer = Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet };
+        let offer = Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet, placement };
         let boot = Boot { paths: paths(), root: PathBuf::from("/var/lib/kubelet") };
         let pool = PoolName::new("pool").unwrap();
         boot.install(&sim.disk, &offer, &pool, kubelet_version(), sim.now).unwrap();
-        sim.allowed_contents.insert(offer.kubelet.into_bytes());
+        sim.allow(&offer.kubelet);
         sim.start_kubelet();
         sim.start_agent();
         sim
@@ -69,6 +71,7 @@ impl SimulatedNode {
                 let config = self.join.pointer.map(|name| JoinConfig {
                     source: ConfigSource::config_map(NAMESPACE, name, "kubelet"),
                     hash: ContentHash::of(self.config_maps[name].payload["kubelet"].as_bytes()),
+                    placement: self.join.placement,
                 });
                 JoinAnswer::Pointer(if down { Err(gone()) } else { Ok(config) })
             }
@@ -87,14 +90,14 @@ impl SimulatedNode {
         if self.config.is_some() {
             return None;
         }
-        let NewNodeConfig { source, content_hash, max_disruption, .. } = new;
+        let NewNodeConfig { source, content_hash, max_disruption, placement, .. } = new;
         let created = NodeConfig {
             metadata: Metadata { generation: 1, uid: "uid-config".to_owned(), ..Metadata::default() },
             spec: NodeConfigSpec {
                 config_source: Some(source),
                 content_hash: Some(content_hash),
                 max_disruption: Some(max_disruption),
-                placement: None,
+                placement,
                 self_assigned: true,
             },
             ..NodeConfig::default()

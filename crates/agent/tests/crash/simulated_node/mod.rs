@@ -18,10 +18,10 @@ use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
 use nodecfg_agent::events::{Download, Effect, Event, FetchError, Health, NodeHealth, ServiceReport, Step};
 use nodecfg_agent::host::problem::HealthzError;
 use nodecfg_agent::ledger::{Ledger, Phase};
-use nodecfg_agent::placement::Placement;
+use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::settings::Settings;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, Placement};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash};
 
@@ -117,7 +117,7 @@ fn since(moment: Timestamp, now: Timestamp) -> f64 {
 }
 
 fn paths() -> Paths {
-    Paths { folder: PathBuf::from(FOLDER), placement: Placement::File { config: PathBuf::from(CONFIG) } }
+    Paths { folder: PathBuf::from(FOLDER), activation: Activation::File { config: PathBuf::from(CONFIG) } }
 }
 
 /// Version of the kubelet.
@@ -184,8 +184,8 @@ impl SimulatedNode {
 
     /// Creates a ConfigMap, or changes one in place. The same calls produce the same uids and versions.
     pub fn put_config_map(&mut self, name: &str, payload: BTreeMap<String, String>, immutable: bool) {
-        for text in payload.values().filter(|text| contents::runs(text)) {
-            self.allowed_contents.insert(text.as_bytes().to_vec());
+        for text in payload.values() {
+            self.allow(text);
         }
         self.store_config_map(name, payload, immutable);
         let before = self.config.clone();
@@ -236,7 +236,24 @@ impl SimulatedNode {
         let wanted = config.spec.config_source.as_ref().and_then(|source| source.config_map.as_ref());
         let found = wanted.and_then(|map| self.config_maps.get(&map.name)?.payload.get(&map.kubelet_config_key));
         config.spec.content_hash = found.map(|text| ContentHash::of(text.as_bytes()).to_string());
-        self.allowed_contents.extend(found.filter(|text| contents::runs(text)).map(|text| text.as_bytes().to_vec()));
+        if let Some(text) = found.cloned() {
+            self.allow(&text);
+        }
+    }
+
+    /// Allows a text for the kubelet, alone and merged over the node's own configuration.
+    pub(super) fn allow(&mut self, text: &str) {
+        if contents::runs(text) {
+            self.allowed_contents.insert(text.as_bytes().to_vec());
+            self.allowed_contents.extend(contents::over_local(text).map(String::into_bytes));
+        }
+    }
+
+    /// Sets the placement of the next assignment.
+    pub fn set_placement(&mut self, placement: Placement) {
+        if let Some(config) = &mut self.config {
+            config.spec.placement = Some(placement);
+        }
     }
 
     fn deliver_node_config(&mut self) {
@@ -308,7 +325,7 @@ impl SimulatedNode {
                 let answer = self.fetch(&source);
                 self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
-            Effect::CompareLocal => panic!("the runtime answers it"),
+            Effect::CompareLocal | Effect::CheckDisk => panic!("the runtime answers it"),
             Effect::DiscardStateFiles => {}
             Effect::Activate { .. } => self.restart(ledger),
             Effect::Probe { node, .. } => {

@@ -1,0 +1,67 @@
+//! Comparison of the ledger with the kubelet's configuration on disk, which other programs may write.
+
+use super::{AgentRuntime, LoadedText};
+use crate::content;
+use crate::disk::Disk;
+use crate::events::{ConfigCheck, DiskCheck};
+use crate::ledger::AgentState;
+use nodecfg_contract::nodeconfig::{EffectiveStatus, Placement};
+
+impl<D: Disk> AgentRuntime<D> {
+    /// Compares the ledger with the disk.
+    pub(super) fn check_disk(&self) -> DiskCheck {
+        let ledger = &self.state.ledger;
+        // If the version is unknown, only what no version accepts counts. Any other result must not replace one for a
+        // known version.
+        let trusted = |config_check: &ConfigCheck| {
+            self.kubelet.is_some()
+                || matches!(config_check, ConfigCheck::NotLoaded { .. } | ConfigCheck::NotPlaceable { .. })
+        };
+        let in_place = match self.loaded(ledger.active()) {
+            Ok(active) => {
+                let content = active.as_ref().map(LoadedText::reviewed);
+                self.placer.is_in_place(&self.disk, content).unwrap_or_else(|error| {
+                    tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
+                    // The local configuration then stays untouched. Any other is placed again, which reports the error.
+                    active.is_none()
+                })
+            }
+            Err(_) => false,
+        };
+        let config_check = ledger.assignment().map(|assigned| self.check_checkpoint(assigned)).filter(trusted);
+        // What is in place was placed. A file of the node that is unreadable now says nothing about it.
+        let config_check =
+            config_check.filter(|check| !(in_place && matches!(check, ConfigCheck::NotPlaceable { .. })));
+        DiskCheck { config_check, in_place, good_changed: self.has_good_changed() }
+    }
+
+    /// Compares the ledger with the disk while the agent runs. Quick unless another program has written the file.
+    pub(super) fn recheck_disk(&self) -> DiskCheck {
+        let AgentState { placed_text, failure, .. } = &self.state.ledger.agent_state;
+        match self.placer.found_digest(&self.disk) {
+            Ok(found) if failure.is_none() && found.is_some() && found == *placed_text => DiskCheck::UNCHANGED,
+            Ok(_) => self.check_disk(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
+                DiskCheck::UNCHANGED
+            }
+        }
+    }
+
+    /// Reports whether the last known good has another text than the one that passed its trial.
+    fn has_good_changed(&self) -> bool {
+        let Some(passed) = &self.state.ledger.agent_state.last_known_good_text else { return false };
+        let Ok(good) = self.loaded(self.state.ledger.good()) else { return false };
+        let now = self.placer.digest(&self.disk, good.as_ref().map(LoadedText::reviewed));
+        now.is_ok_and(|now| now.as_ref() != Some(passed))
+    }
+
+    /// What the node's own configuration is to the active overlay. `None` for other configurations, and if unknown.
+    pub(super) fn effective_status(&self) -> Option<EffectiveStatus> {
+        let active = self.loaded(self.state.ledger.active()).ok()??;
+        if active.placement != Placement::Overlay {
+            return None;
+        }
+        content::beneath(&self.placer.underneath(&self.disk, active.placement).ok()?, &active.text)
+    }
+}
