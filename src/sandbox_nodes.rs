@@ -320,6 +320,7 @@ mod tests {
                     priority,
                     policy,
                     target: PoolTarget::Local,
+                    placement: None,
                     named: None,
                     require_nodes: None,
                     kubelets: Vec::new(),

@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 16] = [
+const SETTINGS: [PoolSetting; 17] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -31,6 +31,12 @@ const SETTINGS: [PoolSetting; 16] = [
         meaning: "the kubelet versions that the configuration is checked for",
         affects_membership: false,
         read: |pool| pool.kubelets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    },
+    PoolSetting {
+        path: "spec.kubelet.placement",
+        meaning: "how nodes combine the configuration with their own",
+        affects_membership: false,
+        read: |pool| pool.placement.map_or_else(String::new, |placement| placement.to_string()),
     },
     PoolSetting {
         path: "spec.rollout.maxUnavailable",
@@ -147,7 +153,7 @@ pub(super) fn any_affects_membership(settings: &[Setting]) -> bool {
 
 /// The pool with default settings except its selector.
 fn with_defaults(pool: &Pool) -> Pool {
-    Pool { priority: 0, policy: RolloutPolicy::default(), kubelets: Vec::new(), ..pool.clone() }
+    Pool { priority: 0, policy: RolloutPolicy::default(), placement: None, kubelets: Vec::new(), ..pool.clone() }
 }
 
 /// The changed settings of the fleet.

@@ -245,12 +245,21 @@ impl Files<'_> {
             windows.and_then(|windows| Some(schedule_fields::too_short(&policy)?.at(windows.place.clone())));
         self.findings.extend(too_short);
         gate_fields::report_too_many(&policy, &place, &mut self.findings);
-        let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
         let complete = target.is_some();
         let target = target.unwrap_or(PoolTarget::Local);
-        let require_nodes = spec.require_nodes;
-        let pool =
-            Pool { name, selector, named: None, priority, policy, target, require_nodes, kubelets, place, files };
+        let pool = Pool {
+            name,
+            selector,
+            named: None,
+            priority: spec.priority,
+            policy,
+            target,
+            placement: spec.kubelet.placement.or(defaults.kubelet.placement),
+            require_nodes: spec.require_nodes,
+            kubelets: spec.kubernetes_version,
+            place,
+            files,
+        };
         if complete {
             return Some(pool);
         }

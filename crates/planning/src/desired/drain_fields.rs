@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::fields::Fields;
+use super::fields::{Fields, choice};
 use super::formats::DrainSpec;
 use super::read::{SELECTOR, duration_of, selector_of};
 use crate::drain::{DrainMode, OnTimeout, PodLoss};
 use kubelet_config::finding::Finding;
-use kubelet_config::spelling::nearest;
 use nodecfg_contract::label_selector::LabelSelector;
 
 /// Keys of `spec.rollout.drain`.
@@ -53,20 +52,4 @@ fn skip(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<LabelSelecto
         findings.push(finding.help("remove it, or add a label of the pods that stay"));
     }
     Some(selector).filter(|selector| !selector.is_everything())
-}
-
-/// Reads one of several names.
-fn choice<T: Copy>(fields: &Fields<'_>, key: &str, known: &[(&str, T)], findings: &mut Vec<Finding>) -> Option<T> {
-    let (text, place) = fields.text(key, findings)?;
-    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    if found.is_none() {
-        let names = || known.iter().map(|(name, _)| *name);
-        let help = match nearest(text, names()) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("use one of {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        let message = format!("`{}`: unknown value {text:?}", fields.path(key));
-        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(key)).help(help));
-    }
-    found
 }

@@ -188,3 +188,24 @@ pub(super) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) 
     }
     text
 }
+
+/// Reads one of several names.
+pub(super) fn choice<T: Copy>(
+    fields: &Fields<'_>,
+    key: &str,
+    known: &[(&str, T)],
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    let (text, place) = fields.text(key, findings)?;
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let names = || known.iter().map(|(name, _)| *name);
+        let help = match nearest(text, names()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("use one of {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        let message = format!("`{}`: unknown value {text:?}", fields.path(key));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(key)).help(help));
+    }
+    found
+}

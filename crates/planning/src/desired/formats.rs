@@ -17,6 +17,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 
 /// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";
@@ -85,8 +86,20 @@ pub struct FleetSpec {
     /// Publish the configuration of each pool for new nodes, in the ConfigMap `nodecfg-pool-<fleet>-<pool>`, once its
     /// canaries have held. Default false.
     pub pool_pointers: bool,
+    /// Default of how configurations are placed.
+    pub kubelet: FleetKubeletSpec,
     /// Default rollout policy.
     pub rollout: RolloutSpec,
+}
+
+/// How the configurations of a fleet are placed.
+#[derive(Debug, Clone, Default, JsonSchema)]
+#[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct FleetKubeletSpec {
+    /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry the
+    /// assignments, replace where Nodes do.
+    #[schemars(with = "Placement")]
+    pub placement: Option<Placement>,
 }
 
 /// Specification of a pool.
@@ -124,6 +137,10 @@ pub struct KubeletSpec {
     pub patches: Vec<FileRef>,
     /// Use the local configuration of each node: spec.configSource is removed. Default false.
     pub local: bool,
+    /// How nodes combine the configuration with their own: merged over it (overlay), or as the whole (replace). Default:
+    /// that of the fleet.
+    #[schemars(with = "Placement")]
+    pub placement: Option<Placement>,
 }
 
 /// Rollout policy.

@@ -15,6 +15,7 @@ use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 mod build;
@@ -105,6 +106,9 @@ pub struct Pool {
     pub policy: RolloutPolicy,
     /// Target of its nodes.
     pub target: PoolTarget,
+    /// How its nodes combine the target with their own configuration (`spec.kubelet.placement`). `None`: the default of
+    /// what carries the assignments.
+    pub placement: Option<Placement>,
     /// Whether the pool must have nodes (`spec.requireNodes`). `None`: a plan warns about a pool without nodes.
     pub require_nodes: Option<bool>,
     /// Declared kubelet versions; empty if undeclared.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fields::{Fields, text};
+use super::fields::{Fields, choice, text};
 use super::formats::{
-    API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
-    NodePoolSpec, RolloutSpec,
+    API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetKubeletSpec, FleetSpec, KubeletSpec, Metadata, NODE_POOL,
+    NodePoolFile, NodePoolSpec, RolloutSpec,
 };
 use super::{
     DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, node_order, pool_order, proposals, schedule_fields,
@@ -21,6 +21,7 @@ use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, duration, units};
 use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 
 /// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
 const MAX_PATCHES: usize = 50;
@@ -29,12 +30,14 @@ pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 /// Keys of `metadata`.
 pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
-pub(super) const FLEET_SPEC: [&str; 4] = ["namespace", "maxUnavailable", "poolPointers", "rollout"];
+pub(super) const FLEET_SPEC: [&str; 5] = ["namespace", "maxUnavailable", "poolPointers", "kubelet", "rollout"];
+/// Keys of `spec.kubelet` of a Fleet.
+pub(super) const FLEET_KUBELET: [&str; 1] = ["placement"];
 /// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 6] =
     ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
-/// Keys of `spec.kubelet`.
-pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
+/// Keys of `spec.kubelet` of a NodePool.
+pub(super) const KUBELET: [&str; 4] = ["base", "patches", "local", "placement"];
 /// Keys of `spec.rollout`.
 pub(super) const ROLLOUT: [&str; 15] = [
     "maxUnavailable",
@@ -82,6 +85,9 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
         });
         spec.max_unavailable = max_unavailable(&fields, findings);
         spec.pool_pointers = fields.boolean("poolPointers", findings).unwrap_or_default();
+        if let Some(kubelet) = fields.object("kubelet", &FLEET_KUBELET, findings) {
+            spec.kubelet = FleetKubeletSpec { placement: placement(&kubelet, findings) };
+        }
         spec.rollout = rollout(&fields, findings);
         findings.extend(pool_order::of_fleet(&spec.rollout));
     }
@@ -116,6 +122,7 @@ pub(super) fn node_pool(
                     .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() }),
                 patches: patches(&kubelet, findings),
                 local: kubelet.boolean("local", findings).unwrap_or_default(),
+                placement: placement(&kubelet, findings),
             };
         }
         spec.kubernetes_version = kubernetes_version(&fields, findings);
@@ -123,6 +130,10 @@ pub(super) fn node_pool(
     }
     let metadata = Metadata { name: name.map(|(name, _)| name.to_owned()).unwrap_or_default() };
     Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
+}
+
+fn placement(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Placement> {
+    choice(kubelet, "placement", &Placement::ALL.map(|placement| (placement.as_str(), placement)), findings)
 }
 
 /// Proposes the right map for fields that are written directly under `spec`.

@@ -325,6 +325,30 @@ fn reports_local_identical_and_missing_pools() {
 }
 
 #[test]
+fn placement_of_the_fleet_is_the_default_of_its_pools() {
+    let fleet = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: a}\n";
+    let of = |fleet_spec: &str, pool_spec: &str| {
+        let files = [
+            ("nodecfg.yaml", &*format!("{fleet}spec: {{kubelet: {{{fleet_spec}}}}}\n")),
+            ("pools/gpu/pool.yaml", &*format!("{POOL}spec: {{kubelet: {{{pool_spec}}}}}\n")),
+            ("pools/gpu/kubelet.yaml", HEAD),
+        ];
+        let desired = good(&files);
+        desired.pools.values().next().and_then(|pool| pool.placement)
+    };
+    let (overlay, replace) = (Some(Placement::Overlay), Some(Placement::Replace));
+    assert_eq!(of("", ""), None);
+    assert_eq!(of("", "placement: overlay"), overlay);
+    assert_eq!(of("placement: replace", ""), replace);
+    assert_eq!(of("placement: replace", "placement: overlay"), overlay);
+    let wrong = format!("{POOL}spec: {{kubelet: {{placement: merge}}}}\n");
+    assert_eq!(
+        found(&[("pools/gpu/pool.yaml", &wrong), ("pools/gpu/kubelet.yaml", HEAD)]),
+        ["error bad-value pools/gpu/pool.yaml:4 `spec.kubelet.placement`: unknown value \"merge\""]
+    );
+}
+
+#[test]
 fn base_alone_is_a_configuration() {
     let pool = format!("{POOL}spec: {{kubelet: {{base: ../../base/kubelet.yaml}}}}\n");
     let desired = good(&[("base/kubelet.yaml", HEAD), ("pools/gpu/pool.yaml", &pool)]);

@@ -80,6 +80,7 @@ mod tests {
             (&fleet, "/properties", &read::FILE[..]),
             (&fleet, "/$defs/Metadata/properties", &read::METADATA),
             (&fleet, "/$defs/FleetSpec/properties", &read::FLEET_SPEC),
+            (&fleet, "/$defs/FleetKubeletSpec/properties", &read::FLEET_KUBELET),
             (&fleet, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
             (&pool, "/properties", &read::FILE),
             (&pool, "/$defs/NodePoolSpec/properties", &read::POOL_SPEC),
@@ -121,6 +122,10 @@ mod tests {
             ("spec: {nodeSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}", true),
             ("spec: {nodeSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}, priority: -5}", true),
             ("spec: {kubelet: {base: ../x.yaml, patches: [a.yaml], local: false}}", true),
+            ("spec: {kubelet: {placement: overlay}}", true),
+            ("spec: {kubelet: {placement: replace}}", true),
+            ("spec: {kubelet: {placement: Overlay}}", false),
+            ("spec: {kubelet: {placement: true}}", false),
             (
                 "spec: {rollout: {maxUnavailable: 3, canary: {nodes: 0, soak: 1h30m}, maxFailures: 2, paused: true}}",
                 true,

@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(codes(pool), []);
         assert_eq!(codes(&fleet), []);
         assert_eq!(codes(&format!("{pool}spec: {{rollout: {{pased: true}}}}\n")), [("unknown-field", 4)]);
-        assert_eq!(codes(&format!("{fleet}spec: {{kubelet: {{}}}}\n")), [("unknown-field", 4)]);
+        assert_eq!(codes(&format!("{fleet}spec: {{kubelet: {{base: a.yaml}}}}\n")), [("unknown-field", 4)]);
         assert_eq!(codes(&pool.replace("NodePool", "NodePol")), [("wrong-kind", 2)]);
         assert_eq!(codes(&pool.replace("gpu", "G_PU")), [("bad-name", 3)]);
         assert_eq!(codes("maxPods: 50\n"), [("checked-as-patch", 1)]);

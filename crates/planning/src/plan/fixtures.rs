@@ -91,6 +91,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         priority: 0,
         policy,
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        placement: None,
         require_nodes: None,
         kubelets: Vec::new(),
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),

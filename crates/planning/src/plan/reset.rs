@@ -103,6 +103,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             priority: 0,
             policy: policy.clone(),
             target: PoolTarget::Local,
+            placement: None,
             require_nodes: None,
             kubelets: Vec::new(),
             place,
