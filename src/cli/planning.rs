@@ -16,6 +16,7 @@ use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::lease::{self, HeldLock, OrderError};
 use nodecfg_cluster::{ClusterError, ClusterReader, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Node, Observed, Orders};
 use nodecfg_planning::plan::{self, CLUSTER_FINDINGS, Options, Plan, Scope};
 
@@ -88,9 +89,10 @@ async fn orders(
 /// Sets how the agents of nodes without a report place configurations: as those of all other nodes, or without any report
 /// as their DaemonSet says. An agent reports it only after the first assignment.
 async fn assume_activation(reader: &ClusterReader, observed: &mut Observed) {
-    let reported = |node: &Node| node.content.map(|content| content.merged);
-    let reports: BTreeSet<Option<bool>> = observed.nodes.values().filter_map(reported).collect();
-    let merged = match (reports.contains(&None), reports.contains(&Some(true)), reports.contains(&Some(false))) {
+    let reported = |node: &Node| node.content.map(|content| content.active_placement.or(content.activation));
+    let reports: BTreeSet<Option<Placement>> = observed.nodes.values().filter_map(reported).collect();
+    let [overlay, replace] = Placement::ALL.map(Some);
+    let overlays = match (reports.contains(&None), reports.contains(&overlay), reports.contains(&replace)) {
         (true, true, false) => true,
         (true, false, false) => match reader.installed_object(InstalledObject::DaemonSet).await {
             Ok(object) => object.is_some_and(|object| writes_drop_ins(&object)),
@@ -101,8 +103,8 @@ async fn assume_activation(reader: &ClusterReader, observed: &mut Observed) {
         },
         _ => false,
     };
-    for content in observed.nodes.values_mut().filter_map(|node| node.content.as_mut()).filter(|_| merged) {
-        content.merged.get_or_insert(true);
+    for content in observed.nodes.values_mut().filter_map(|node| node.content.as_mut()).filter(|_| overlays) {
+        content.activation.get_or_insert(Placement::Overlay);
     }
 }
 

@@ -312,7 +312,14 @@ impl Facts {
     /// Nodes that a sync would skip because nothing follows their assignment.
     fn nodes_without_support(&self) -> BTreeSet<&NodeName> {
         let is_unsupported = |why: &Why| {
-            matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent | Why::Unreadable(_))
+            matches!(
+                why,
+                Why::NoDynamicConfig
+                    | Why::Unsupported { .. }
+                    | Why::AgentSilent
+                    | Why::AgentOutdated
+                    | Why::Unreadable(_)
+            )
         };
         let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());
         let left = pools.into_iter().flatten().flat_map(|pool| &pool.left_alone);

@@ -13,6 +13,7 @@ use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 use nodecfg_contract::printable::remark;
 use nodecfg_planning::desired::{Desired, Draft, Pool, PoolTarget, draft};
@@ -51,6 +52,9 @@ pub struct Revision {
     /// True if its ConfigMap exists; unset without a cluster or without a ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
+    /// Placement that its ConfigMap records, to which a rollback returns; unset without a cluster, and if it records none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// Nodes on the revision; unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
@@ -111,6 +115,7 @@ impl Log {
             or_before,
             same_as,
             exists: None,
+            placement: None,
             nodes: None,
             new_nodes: false,
         });

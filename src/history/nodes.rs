@@ -120,6 +120,7 @@ impl Subject<'_> {
             let Some(name) = name else { continue };
             let key = ConfigMapKey { namespace: self.namespace.to_string(), name: name.clone() };
             revision.exists = Some(observed.config_maps.contains_key(&key));
+            revision.placement = observed.config_maps.get(&key).and_then(|map| map.placement);
             if let Content::Config { config_map, .. } = &mut revision.content {
                 config_map.clone_from(&name);
             }

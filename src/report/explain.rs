@@ -97,6 +97,14 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
                 "the agent on {node}: `kubectl get pods -n nodecfg-agent -o wide`, or `journalctl -u nodecfg-agent`"
             ),
         }),
+        Why::AgentOutdated => Some(Explanation {
+            meaning: "the agent does not know how to combine the configuration with the node's own (spec.placement), and \
+                      would do what it did before",
+            causes: &["the agent is older than this nodecfg"],
+            look_at: format!(
+                "the version of the agent: status.agent.version of `kubectl get nodeconfig {node} -o yaml`"
+            ),
+        }),
         Why::Unreadable(_) => Some(unreadable(node)),
         Why::OverReserved(_) => Some(Explanation {
             meaning: "the kubelet would exit at its start (invalid Node Allocatable configuration), so nodecfg does not \
@@ -332,6 +340,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
                 "the node has not read the ConfigMap again yet: agents do so hourly, kubelets within minutes",
             ],
             look_at: format!("who created the ConfigMap (its managedFields), and what runs on {node}"),
+        },
+        Waiting::OtherPlacement { .. } => Explanation {
+            meaning: "the node runs the content of the repository, but combines it with its own configuration in another way",
+            causes: &[
+                "the agent has not carried out the change of the placement yet",
+                "the agent is too old to know placements",
+            ],
+            look_at: format!("spec.placement and status of `kubectl get nodeconfig {node} -o yaml`"),
         },
         Waiting::Unreadable(_) => unreadable(node),
         Waiting::Draining { .. } | Waiting::Detaching { .. } => {

@@ -216,6 +216,7 @@ pub fn state(end: &End) -> &'static str {
         }
         End::LeftAlone { why: Why::OverReserved(_) } => "too small",
         End::LeftAlone { why: Why::AgentSilent } => "no agent",
+        End::LeftAlone { why: Why::AgentOutdated } => "old agent",
         End::LeftAlone { why: Why::Unreadable(_) } => "unreadable",
         End::LeftAlone { why: Why::Contested { .. } } => "contested",
         End::LeftAlone { why: Why::Maintained { .. } | Why::DrainedBy { .. } } => "maintained",

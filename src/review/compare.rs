@@ -10,8 +10,9 @@ use kubelet_config::document::Document;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
-use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix, static_pods_warning};
+use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix, placed_fields, static_pods_warning};
 use nodecfg_planning::snapshot::Snapshot;
 
 /// The base revision. May be invalid, because its errors are not part of the change.
@@ -85,6 +86,7 @@ fn pool(
 ) -> Option<PoolReview> {
     let (was, becomes) = (old.and_then(rendered), new.and_then(rendered));
     let settings = setting_changes::changes(old, new);
+    let placement = |pool: Option<&Pool>| pool.filter(|pool| rendered(pool).is_some())?.placement;
     let change = match (old, new) {
         (None, None) => return None,
         (Some(_), None) => PoolChange::Removed,
@@ -93,7 +95,9 @@ fn pool(
         (Some(_), Some(_)) => match (was, becomes) {
             (None, Some(_)) => PoolChange::FromLocal,
             (Some(_), None) => PoolChange::ToLocal,
-            (Some(was), Some(becomes)) if was.hash != becomes.hash => PoolChange::Changed,
+            (Some(was), Some(becomes)) if was.hash != becomes.hash || placement(old) != placement(new) => {
+                PoolChange::Changed
+            }
             _ if setting_changes::any_affects_membership(&settings) => PoolChange::Selection,
             _ if !settings.is_empty() => PoolChange::PolicyOnly,
             _ => PoolChange::Unchanged,
@@ -105,8 +109,11 @@ fn pool(
         PoolChange::FromLocal => Origin::Local,
         _ => Origin::Base,
     };
-    let content = |rendered: Option<&Rendered>| rendered.map(|rendered| rendered.document.clone());
-    let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref(), &minors(new));
+    let content = |pool: Option<&Pool>| {
+        let pool = pool?;
+        Some((rendered(pool)?.document.clone(), pool.placement.unwrap_or(Placement::Replace)))
+    };
+    let changes = change_set(from, change, content(old).as_ref(), content(new).as_ref(), &minors(new));
     let risk = risk(name, &changes, new);
     let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();
     Some(PoolReview {
@@ -119,6 +126,7 @@ fn pool(
             after: becomes.map(|rendered| rendered.config_map.clone()),
             create: None,
         },
+        placement: placement(new),
         changes,
         settings,
         files: files::changes(&paths, base.snapshot, head.snapshot),
@@ -145,8 +153,8 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
 fn change_set(
     from: Origin,
     change: PoolChange,
-    old: Option<&Document>,
-    new: Option<&Document>,
+    old: Option<&(Document, Placement)>,
+    new: Option<&(Document, Placement)>,
     minors: &BTreeSet<Option<Minor>>,
 ) -> Vec<Changes> {
     let same =
@@ -154,8 +162,13 @@ fn change_set(
     if same || (old.is_none() && new.is_none()) {
         return Vec::new();
     }
-    let fields = changed_fields(old, new, minors);
-    vec![Changes { from, nodes: None, merged: false, from_known: old.is_some(), sample: None, fields }]
+    let fields = match (old, new) {
+        (Some((old, was)), Some((new, becomes))) => placed_fields((old, Some(*was)), (new, *becomes), minors),
+        _ => changed_fields(old.map(|(old, _)| old), new.map(|(new, _)| new), minors),
+    };
+    let merged = new.is_some_and(|(_, placement)| *placement == Placement::Overlay);
+    let from_placement = old.zip(new).filter(|(old, new)| old.1 != new.1).map(|(old, _)| old.1);
+    vec![Changes { from, nodes: None, merged, from_placement, from_known: old.is_some(), sample: None, fields }]
 }
 
 /// The risk of changes from one revision to another.
@@ -176,6 +189,9 @@ impl Changes {
     /// Reports whether the current configuration and the risk of every changed field are known.
     #[must_use]
     pub fn has_risk(&self) -> bool {
-        self.from_known && self.fields.iter().all(|field| field.risk.is_some())
+        // A kubelet returns all fields that a configuration then takes away, but no value beneath an overlay.
+        let is_shown = !self.merged && self.sample.is_some_and(|sample| sample.read > 0);
+        let is_complete = self.from_placement.is_none() || is_shown;
+        self.from_known && is_complete && self.fields.iter().all(|field| field.risk.is_some())
     }
 }

@@ -15,6 +15,7 @@ use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, OmittedField, PlanId, Sample, Unpooled, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
@@ -107,6 +108,10 @@ pub struct PoolReview {
     pub risk: PoolRisk,
     /// The ConfigMap of the pool.
     pub config_map: ConfigMapChange,
+    /// How nodes must combine the configuration with their own. Unset if the pool requires nothing, for the local
+    /// configuration and for a removed pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// The changed fields, per configuration that nodes currently have.
     pub changes: Vec<Changes>,
     /// Other changed settings of the pool: node selection and rollout policy.
@@ -222,6 +227,10 @@ pub struct Changes {
     /// Whether agents merge the configuration over each node's own. A field that one side omits has the node's value there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub merged: bool,
+    /// The placement of the current configuration, if it becomes another one. Fields that no configuration names may change,
+    /// too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_placement: Option<Placement>,
     /// Whether the content of the current configuration is known, if only of sampled nodes. Otherwise all fields of the
     /// new one are listed as set.
     pub from_known: bool,

@@ -12,6 +12,7 @@ use super::{
     PoolRisk, Refusal, Review, Rollout, Side, setting_changes,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
@@ -145,6 +146,7 @@ fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan, start: PoolStar
         scope: desired.pools.get(&planned.name).map(setting_changes::scope).unwrap_or_default(),
         risk: PoolRisk::default(),
         config_map: ConfigMapChange::default(),
+        placement: None,
         changes: Vec::new(),
         settings: Vec::new(),
         files: Vec::new(),
@@ -159,6 +161,7 @@ impl PoolReview {
         if self.change == PoolChange::Unchanged && planned.assignments() > 0 {
             self.change = PoolChange::Drift;
         }
+        self.placement = planned.target.placement();
         self.add_changes(planned);
         self.risk = risk(&self.risk, planned);
         self.config_map.after =
@@ -176,21 +179,26 @@ impl PoolReview {
         }
         let base = self.config_map.before.clone();
         for set in &planned.changes {
+            let is_kept = |placement: &Placement| (*placement == Placement::Overlay) == set.merged;
+            let moved = set.placement.filter(|placement| self.placement.is_some() && !is_kept(placement));
             let named = set.from.as_ref().and_then(|source| source.config_map.as_ref()).map(|map| &map.name);
             let is_base = base.is_some() && named == base.as_ref();
             let same = |known: &&mut Changes| {
-                let is_alike = known.from_known == set.from_known && known.merged == set.merged;
-                is_alike && (is_base || known.fields == set.fields)
+                let is_alike = known.from_known == set.from_known;
+                let is_placed_alike =
+                    known.nodes == Some(0) || (known.merged, known.from_placement) == (set.merged, moved);
+                is_alike && is_placed_alike && (is_base || known.fields == set.fields)
             };
             if let Some(known) = self.changes.iter_mut().filter(|known| known.from == Origin::Base).find(same) {
                 known.nodes = known.nodes.map(|nodes| nodes + set.nodes);
                 known.fields.clone_from(&set.fields);
+                (known.merged, known.from_placement) = (set.merged, moved);
                 continue;
             }
             let from = set.from.clone().map_or(Origin::Local, |source| Origin::ConfigMap { source });
             let (fields, from_known, merged) = (set.fields.clone(), set.from_known, set.merged);
             let (nodes, sample) = (Some(set.nodes), set.sample);
-            self.changes.push(Changes { from, nodes, merged, from_known, sample, fields });
+            self.changes.push(Changes { from, nodes, merged, from_placement: moved, from_known, sample, fields });
         }
         // The plan reads the current configuration of nodes from the cluster, so it replaces assumptions about it.
         let is_assumed = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);

@@ -32,7 +32,7 @@ pub(super) async fn before_assignments(
     release_marks(plan, writer, listener).await?;
     create_config_maps(plan, writer, listener).await?;
     move_pointers(plan, writer, listener).await?;
-    add_hashes(plan, writer, listener).await
+    complete(plan, writer, listener).await
 }
 
 /// Checks the permissions of the whole rollout, so that it does not end half-way. Then tries out the first write of each
@@ -121,6 +121,7 @@ fn config_map_specs(plan: &Plan) -> impl Iterator<Item = ConfigMapSpec> {
         content_hash: map.hash,
         commit: plan.commit.clone(),
         path: map.path.clone(),
+        placement: map.placement,
     })
 }
 
@@ -181,14 +182,14 @@ pub(super) fn pointer_spec(plan: &Plan, pool: &PoolName, planned: &PointerMove, 
     }
 }
 
-/// Adds the content hash to NodeConfigs whose nodes run the desired content. A node that was changed or deleted since
-/// the plan is left for the next run.
-async fn add_hashes(
+/// Adds content hash and placement to NodeConfigs whose nodes run the desired content so. A node that was changed or
+/// deleted since the plan is left for the next run.
+async fn complete(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<(), ClusterError> {
-    let added = plan.pools.iter().flat_map(PoolPlan::added_hashes);
+    let added = plan.pools.iter().flat_map(PoolPlan::completions);
     let mut written = stream::iter(added)
         .map(|(node, change)| async move { (node, writer.assign(node, change).await) })
         .buffer_unordered(HASHES_AT_A_TIME);
@@ -200,7 +201,7 @@ async fn add_hashes(
                 error @ (ClusterError::PreconditionFailed { .. }
                 | ClusterError::Conflict { .. }
                 | ClusterError::NotFound { .. }),
-            ) => tracing::info!(node = node.as_str(), "the content hash was not added: {error}"),
+            ) => tracing::info!(node = node.as_str(), "its NodeConfig was not completed: {error}"),
             Err(error) => return Err(error),
         }
     }

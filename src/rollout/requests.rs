@@ -271,7 +271,17 @@ mod tests {
     fn assignment() -> Assignment {
         let (from, to) = (None, Some(source("a")));
         let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
-        Assignment { uid: "uid-n1".to_owned(), from, to, from_hash, to_hash, max_disruption }
+        Assignment {
+            uid: "uid-n1".to_owned(),
+            from,
+            to,
+            from_hash,
+            to_hash,
+            from_placement: None,
+            to_placement: None,
+            present_placement: None,
+            max_disruption,
+        }
     }
 
     /// A pool that stops still owes its nodes what was begun.

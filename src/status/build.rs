@@ -17,8 +17,8 @@ use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, e
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{
-    ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
-    present_state,
+    ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, outdated_agent,
+    pool_target, present_state,
 };
 
 /// Desired state to compare nodes with.
@@ -190,8 +190,12 @@ fn compare_with_pool(
     if named {
         status.verdict = evaluate(target, node, WaitContext::STATE_ONLY);
     }
+    // The source is that of the pool, with another placement.
+    if named && status.verdict == Convergence::Waiting(Waiting::NotAssigned) {
+        target_state = if is_paused { State::Paused } else { State::Behind };
+    }
     if status.verdict != Convergence::Converged {
-        status.blocked = blocked_reason(node);
+        status.blocked = blocked_reason(node).or_else(|| outdated_agent(node, target));
     }
     with_state(status, node, target_state)
 }
@@ -297,10 +301,12 @@ fn pools(
         .map(|((fleet, name), nodes)| {
             let pool = wanted.zip(name).and_then(|(wanted, name)| wanted.desired.pools.get(name));
             let states = state_counts(nodes.iter().copied());
+            let desired = wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace, observed));
             PoolStatus {
                 pool: name.cloned(),
                 fleet: fleet.cloned(),
-                desired: wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace, observed)),
+                placement: desired.as_ref().and_then(Target::placement),
+                desired,
                 nodes: nodes.len(),
                 converged: states.iter().filter(|(state, _)| state.is_converged()).map(|(_, number)| number).sum(),
                 worst: states.keys().next().copied().unwrap_or(State::Converged),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::hold::Hold;
@@ -107,6 +108,9 @@ pub struct PoolStatus {
     /// Target of its nodes according to the repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<Target>,
+    /// How its nodes must combine that with their own configuration. Unset if the pool requires nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// Number of nodes.
     pub nodes: usize,
     /// Number of converged nodes, including those on trial.

@@ -54,11 +54,13 @@ fn review(pools: &[PoolName], value: &str) -> Review {
         change: PoolChange::Changed,
         scope: Scope::default(),
         risk: PoolRisk::default(),
+        placement: None,
         config_map: ConfigMapChange { before: None, after: Some(format!("prod-eu-{name}-x")), create: Some(true) },
         changes: vec![Changes {
             from: Origin::Base,
             nodes: Some(3),
             merged: false,
+            from_placement: None,
             from_known: true,
             sample: None,
             fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],

@@ -197,7 +197,7 @@ async fn earlier_assignments_get_their_hash_without_restart(start: ClusterSetup)
         before.push(activated(node).await);
     }
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
-    diff.prints("contentHash to add to 3 NodeConfigs, without restarts").prints("3 nodes up to date");
+    diff.prints("3 NodeConfigs to complete, without restarts").prints("3 nodes up to date");
     let run = cluster.sync(&repository, &[]).await.exits(0);
     run.prints("contentHash added to 3 NodeConfigs, without restarts").prints("3 already up to date");
     for (node, before) in nodes.into_iter().zip(before) {

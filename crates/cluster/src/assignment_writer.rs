@@ -28,6 +28,8 @@ const OWN_UID: &str = "/metadata/uid";
 const OWNER_UID: &str = "/metadata/ownerReferences/0/uid";
 /// Path of the source in a Node and in a NodeConfig.
 const SOURCE: &str = "/spec/configSource";
+/// Path of the placement in a NodeConfig.
+const PLACEMENT: &str = "/spec/placement";
 
 impl ClusterWriter {
     /// Writes an assignment and returns the resulting `configSource` of the Node or its NodeConfig.
@@ -37,7 +39,7 @@ impl ClusterWriter {
     ///
     /// # Errors
     /// `PreconditionFailed`; `NotFound`; `FeatureDropped` when the response lacks the source; `DefinitionOutdated` when
-    /// it lacks the content hash; `LockLost`; every [`ClusterError`] of a request.
+    /// it lacks the content hash or the placement; `LockLost`; every [`ClusterError`] of a request.
     pub async fn assign(&self, name: &NodeName, change: &Assignment) -> Result<Option<ConfigSource>, ClusterError> {
         let resource = match self.reader.binding {
             Binding::Node => Resource::Nodes,
@@ -164,7 +166,8 @@ impl ClusterWriter {
     /// Sends a request and returns the source in the response.
     ///
     /// # Errors
-    /// `DefinitionOutdated` when a NodeConfig lost the content hash: its agent would take any content.
+    /// `DefinitionOutdated` when a NodeConfig lost the content hash or the placement: its agent would take any content, or
+    /// combine it with the node's own as before.
     async fn send(
         &self,
         operation: &Operation,
@@ -176,9 +179,9 @@ impl ClusterWriter {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
         let answer = self.call(operation, &call, Whole::<Referrer>::new).await?;
-        let (source, hash) = answer.into_assignment();
-        let dropped = self.reader.binding == Binding::NodeConfig && change.to_hash.is_some() && hash.is_none();
-        if dropped {
+        let (source, has_hash, has_placement) = answer.into_assignment();
+        let dropped = change.to_hash.is_some() && !has_hash || change.to_placement.is_some() && !has_placement;
+        if dropped && self.reader.binding == Binding::NodeConfig {
             return Err(ClusterError::DefinitionOutdated { operation: Box::new(operation.clone()) });
         }
         Ok(source)
@@ -214,15 +217,18 @@ fn changed(operation: &Operation) -> ClusterError {
 /// JSON Patch (RFC 6902) of an assignment, for an object with this uid at this path. A `test` of `null` passes on a
 /// missing field (recorded on API servers 1.21 and 1.36), so "no source" is a normal precondition.
 fn json_patch(uid_path: &str, uid: &str, change: &Assignment, binding: Binding) -> Value {
-    let write = match binding {
-        Binding::Node => source_only(change),
-        Binding::NodeConfig => json!({"op": "add", "path": "/spec", "value": spec(change)}),
-    };
-    json!([
-        {"op": "test", "path": uid_path, "value": uid},
-        {"op": "test", "path": SOURCE, "value": change.from},
-        write,
-    ])
+    let mut patch = vec![
+        json!({"op": "test", "path": uid_path, "value": uid}),
+        json!({"op": "test", "path": SOURCE, "value": change.from}),
+    ];
+    match binding {
+        Binding::Node => patch.push(source_only(change)),
+        Binding::NodeConfig => {
+            patch.push(json!({"op": "test", "path": PLACEMENT, "value": change.from_placement}));
+            patch.push(json!({"op": "add", "path": "/spec", "value": spec(change)}));
+        }
+    }
+    Value::Array(patch)
 }
 
 /// Operation that writes the source of a Node, beside the other fields of its spec.
@@ -233,14 +239,15 @@ fn source_only(change: &Assignment) -> Value {
     }
 }
 
-/// Spec of a NodeConfig. Written as a whole, so that source, content hash and highest disruption change together.
+/// Spec of a NodeConfig. Written as a whole, so that source, content hash, placement and highest disruption change
+/// together.
 fn spec(change: &Assignment) -> NodeConfigSpec {
     NodeConfigSpec {
         config_source: change.to.clone(),
         content_hash: change.to_hash.map(String::from),
         // The schema has no `never`: no preparation of a node allows such a change.
         max_disruption: Some(change.max_disruption.min(Class::Replace)),
-        placement: None,
+        placement: change.to_placement,
         self_assigned: false,
     }
 }
@@ -270,6 +277,7 @@ fn owner_reference(name: &NodeName, uid: &str) -> Value {
 mod tests {
     use super::*;
     use nodecfg_contract::ContentHash;
+    use nodecfg_contract::nodeconfig::Placement;
 
     fn change(from: Option<&str>, to: Option<&str>) -> Assignment {
         let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");
@@ -280,6 +288,9 @@ mod tests {
             to: to.map(source),
             from_hash: from.map(hash),
             to_hash: to.map(hash),
+            from_placement: None,
+            to_placement: to.map(|_| Placement::Overlay),
+            present_placement: from.map(|_| Placement::Replace),
             max_disruption: Class::Never,
         }
     }
@@ -330,13 +341,38 @@ mod tests {
         let as_json = |change: &Assignment| serde_json::to_value(spec(change)).expect("JSON");
         assert_eq!(
             as_json(&assigned),
-            json!({"configSource": assigned.to, "contentHash": hash("b"), "maxDisruption": "replace"})
+            json!({
+                "configSource": assigned.to, "contentHash": hash("b"), "maxDisruption": "replace",
+                "placement": "overlay",
+            })
         );
         let rollback = assigned.clone().reversed();
         assert_eq!(
             as_json(&rollback),
-            json!({"configSource": assigned.from, "contentHash": hash("a"), "maxDisruption": "replace"})
+            json!({
+                "configSource": assigned.from, "contentHash": hash("a"), "maxDisruption": "replace",
+                "placement": "replace",
+            })
         );
         assert_eq!(as_json(&change(Some("a"), None)), json!({"maxDisruption": "replace"}));
+    }
+
+    /// Another client may have changed the placement alone.
+    #[test]
+    fn patch_of_a_node_config_tests_the_placement() {
+        let assigned = change(Some("a"), Some("a"));
+        let rollback = assigned.clone().reversed();
+        for (change, placement) in [(&assigned, Value::Null), (&rollback, json!("overlay"))] {
+            let patch = json_patch(OWNER_UID, "u", change, Binding::NodeConfig);
+            assert_eq!(
+                patch,
+                json!([
+                    {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "u"},
+                    {"op": "test", "path": "/spec/configSource", "value": change.from},
+                    {"op": "test", "path": "/spec/placement", "value": placement},
+                    {"op": "add", "path": "/spec", "value": spec(change)},
+                ])
+            );
+        }
     }
 }

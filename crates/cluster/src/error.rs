@@ -95,8 +95,10 @@ pub enum ClusterError {
         /// Failed operation.
         operation: Box<Operation>,
     },
-    /// The server dropped `spec.contentHash` of a NodeConfig: its CustomResourceDefinition is older than this program.
-    #[error("cannot {operation}: the cluster's CustomResourceDefinition of NodeConfigs has no spec.contentHash")]
+    /// The server dropped `spec.contentHash` or `spec.placement` of a NodeConfig: its CustomResourceDefinition is older than this program.
+    #[error(
+        "cannot {operation}: the cluster's CustomResourceDefinition of NodeConfigs has no spec.contentHash or no spec.placement"
+    )]
     DefinitionOutdated {
         /// Failed operation.
         operation: Box<Operation>,

@@ -18,7 +18,7 @@ use super::wire::IgnoredContent;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig;
+use nodecfg_contract::nodeconfig::{self, Placement};
 use nodecfg_contract::observed::{Drain, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
@@ -26,6 +26,8 @@ use nodecfg_sandbox::server::ServerRenderer;
 
 #[path = "leftover_tests.rs"]
 mod leftovers;
+#[path = "placement_tests.rs"]
+mod placements;
 
 const GROUP: &str = "nodecfg.dev";
 
@@ -95,6 +97,9 @@ fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Assignment {
         to: to.map(source),
         from_hash: from.map(hash),
         to_hash: to.map(hash),
+        from_placement: None,
+        to_placement: None,
+        present_placement: None,
         max_disruption: Class::Restart,
     }
 }
@@ -190,20 +195,24 @@ async fn first_assignment_creates_the_node_config() {
     assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
 }
 
-/// Without the hash, the agent would take any content.
+/// Without the hash, the agent would take any content. Without the placement, it would do what it did before.
 #[tokio::test]
-async fn detects_a_definition_that_drops_the_content_hash() {
-    let api = api(ServerProfile::V1_36, &["n1"]);
-    let mut outdated = nodeconfig::definition();
-    let properties = &mut outdated["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    assert!(properties["properties"].as_object_mut().expect("fields").remove("contentHash").is_some());
-    create(&api, "apiextensions.k8s.io", "customresourcedefinitions", outdated);
-    let reader = reader(&api).with_binding(None).await.expect("bound");
-    let (writer, _held) = writer(&reader).await;
-    // Created, then patched.
-    for from in [None, Some("a")] {
-        let error = writer.assign(&name("n1"), &assign(&uid_of(&api, "n1"), from, Some("a"))).await;
-        assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{error:?}");
+async fn detects_a_definition_that_drops_the_content_hash_or_the_placement() {
+    for field in ["contentHash", "placement"] {
+        let api = api(ServerProfile::V1_36, &["n1"]);
+        let mut outdated = nodeconfig::definition();
+        let properties = &mut outdated["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        assert!(properties["properties"].as_object_mut().expect("fields").remove(field).is_some());
+        create(&api, "apiextensions.k8s.io", "customresourcedefinitions", outdated);
+        let reader = reader(&api).with_binding(None).await.expect("bound");
+        let (writer, _held) = writer(&reader).await;
+        // Created, then patched.
+        for from in [None, Some("a")] {
+            let change = assign(&uid_of(&api, "n1"), from, Some("a"));
+            let change = Assignment { to_placement: Some(Placement::Overlay), ..change };
+            let error = writer.assign(&name("n1"), &change).await;
+            assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{field}: {error:?}");
+        }
     }
 }
 

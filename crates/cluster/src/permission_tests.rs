@@ -123,6 +123,9 @@ fn assignment() -> Assignment {
         to: Some(ConfigSource::config_map("fleet", "a", "kubelet")),
         from_hash: None,
         to_hash: None,
+        from_placement: None,
+        to_placement: None,
+        present_placement: None,
         max_disruption: Class::Restart,
     }
 }

@@ -38,6 +38,8 @@ struct Spec {
     config_source: Option<ConfigSource>,
     #[serde(default)]
     content_hash: Option<String>,
+    #[serde(default)]
+    placement: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,10 +49,10 @@ struct Status {
 }
 
 impl Referrer {
-    /// Source and content hash in the spec.
-    pub(super) fn into_assignment(self) -> (Option<ConfigSource>, Option<String>) {
+    /// Source in the spec, and whether it has a content hash and a placement.
+    pub(super) fn into_assignment(self) -> (Option<ConfigSource>, bool, bool) {
         let spec = self.spec.unwrap_or_default();
-        (spec.config_source, spec.content_hash)
+        (spec.config_source, spec.content_hash.is_some(), spec.placement.is_some())
     }
 
     /// Name and all sources of the object. Most objects refer to few sources, so a list stays small.

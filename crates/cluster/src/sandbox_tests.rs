@@ -15,6 +15,7 @@ use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
@@ -52,6 +53,7 @@ fn spec(text: &str) -> ConfigMapSpec {
         content_hash: ContentHash::of(text.as_bytes()),
         commit: None,
         path: "pools/gpu/kubelet.yaml".to_owned(),
+        placement: Some(Placement::Overlay),
     }
 }
 
@@ -61,7 +63,18 @@ fn source(name: &str) -> ConfigSource {
 
 fn change(uid: &str, from: Option<ConfigSource>, to: Option<ConfigSource>) -> Assignment {
     let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
-    Assignment { uid: uid.to_owned(), from, to, from_hash, to_hash, max_disruption }
+    let (from_placement, to_placement, present_placement) = (None, None, None);
+    Assignment {
+        uid: uid.to_owned(),
+        from,
+        to,
+        from_hash,
+        to_hash,
+        from_placement,
+        to_placement,
+        present_placement,
+        max_disruption,
+    }
 }
 
 /// Assigns a source to the current Node, under the precondition that its source is `from`.

@@ -13,11 +13,12 @@ use super::transport::{Decode, LARGEST_OBJECT, MOST_OBJECTS, within};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, CreationTime, DrainMark, ExtendedResources,
-    FLEET_LABEL, FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness,
-    UnreadableField, maintainer,
+    FLEET_LABEL, FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport,
+    PLACEMENT_ANNOTATION, Readiness, UnreadableField, maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -285,6 +286,7 @@ impl WireMetadata {
             pool: labels.remove(CONFIG_MAP_POOL_LABEL).and_then(|name| PoolName::new(name).ok()),
             content_hash: annotations.remove(CONTENT_HASH_ANNOTATION),
             commit: annotations.remove(COMMIT_ANNOTATION),
+            placement: annotations.remove(PLACEMENT_ANNOTATION).as_deref().and_then(Placement::parse),
             created: meta.creation_timestamp,
             deleting: meta.deletion_timestamp.is_some(),
         }

@@ -22,9 +22,10 @@ use super::wire::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::KUBELET_KEY;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, MANAGED_BY_LABEL,
-    MANAGER, PATH_ANNOTATION,
+    MANAGER, PATH_ANNOTATION, PLACEMENT_ANNOTATION,
 };
 
 /// Name of nodecfg in managedFields.
@@ -57,6 +58,8 @@ pub struct ConfigMapSpec {
     pub commit: Option<CommitId>,
     /// Path of the pool's configuration in the repository.
     pub path: String,
+    /// Placement that the plan requires of its nodes, if any.
+    pub placement: Option<Placement>,
 }
 
 /// Result of creating a ConfigMap.
@@ -179,6 +182,7 @@ pub(super) fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
         (CONTENT_HASH_ANNOTATION, Some(spec.content_hash.to_string())),
         (COMMIT_ANNOTATION, spec.commit.as_ref().map(ToString::to_string)),
         (PATH_ANNOTATION, Some(spec.path.clone())),
+        (PLACEMENT_ANNOTATION, spec.placement.map(|placement| placement.to_string())),
     ]
     .into_iter()
     .filter_map(|(key, value)| Some((key, value?)))

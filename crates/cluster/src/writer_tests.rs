@@ -2,6 +2,7 @@
 
 use super::*;
 use kubelet_config::risk::Class;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{Assignment, ConfigSource};
 
 fn spec() -> ConfigMapSpec {
@@ -14,6 +15,7 @@ fn spec() -> ConfigMapSpec {
         content_hash: ContentHash::of(text.as_bytes()),
         commit: Some(CommitId::new("0".repeat(40)).expect("a commit")),
         path: "pools/gpu/kubelet.yaml".to_owned(),
+        placement: Some(Placement::Overlay),
         text,
     }
 }
@@ -30,6 +32,7 @@ fn config_map_is_immutable_and_names_its_origin() {
     );
     assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/content-hash"], spec.content_hash.to_string());
     assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/commit"], "0".repeat(40));
+    assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/placement"], "overlay");
     let uncommitted = config_map(&ConfigMapSpec { commit: None, ..spec });
     assert!(uncommitted["metadata"]["annotations"].get("nodecfg.dev/commit").is_none());
 }
@@ -97,7 +100,17 @@ mod over_the_wire {
     fn set() -> Assignment {
         let to = Some(ConfigSource::config_map("y", "x", KUBELET_KEY));
         let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
-        Assignment { uid: "uid-n1".to_owned(), from: None, to, from_hash, to_hash, max_disruption }
+        Assignment {
+            uid: "uid-n1".to_owned(),
+            from: None,
+            to,
+            from_hash,
+            to_hash,
+            from_placement: None,
+            to_placement: None,
+            present_placement: None,
+            max_disruption,
+        }
     }
 
     #[tokio::test]
@@ -261,6 +274,7 @@ mod over_the_wire {
             pool: None,
             content_hash: None,
             commit: None,
+            placement: None,
             created: None,
             deleting: false,
         };

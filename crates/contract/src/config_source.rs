@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ContentHash;
+use crate::nodeconfig::Placement;
 use kubelet_config::risk::Class;
 
 /// Key of the KubeletConfiguration in nodecfg's ConfigMaps.
@@ -132,16 +133,41 @@ pub struct Assignment {
     /// Hash of the content of `to`; `None` for the local configuration.
     #[serde(skip)]
     pub to_hash: Option<ContentHash>,
+    /// Required current `spec.placement`. Only NodeConfigs have placements.
+    #[serde(skip)]
+    pub from_placement: Option<Placement>,
+    /// New placement; `None` for the local configuration.
+    #[serde(skip)]
+    pub to_placement: Option<Placement>,
+    /// Placement that the agent follows now: without the required one, that which it reports.
+    #[serde(skip)]
+    pub present_placement: Option<Placement>,
     /// Highest disruption class that the node is prepared for.
     #[serde(skip)]
     pub max_disruption: Class,
 }
 
 impl Assignment {
+    /// Placement that a return to `from` writes: the required one. If this change sets the first, what the agent did before.
+    #[must_use]
+    pub fn return_placement(&self) -> Option<Placement> {
+        let before = self.present_placement.filter(|_| self.to_placement.is_some());
+        self.from_placement.or(before).filter(|_| self.from.is_some())
+    }
+
     /// Returns the change that undoes this one.
     #[must_use]
     pub fn reversed(self) -> Self {
-        Self { from: self.to, to: self.from, from_hash: self.to_hash, to_hash: self.from_hash, ..self }
+        Self {
+            to_placement: self.return_placement(),
+            from: self.to,
+            to: self.from,
+            from_hash: self.to_hash,
+            to_hash: self.from_hash,
+            from_placement: self.to_placement,
+            present_placement: self.to_placement,
+            ..self
+        }
     }
 }
 

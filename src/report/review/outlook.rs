@@ -58,8 +58,8 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
     if counts.create > 0 {
         parts.push(format!("{} to create", count(counts.create, "ConfigMap")));
     }
-    if counts.add_hash > 0 {
-        parts.push(format!("contentHash to add to {}, without restarts", count(counts.add_hash, "NodeConfig")));
+    if counts.complete > 0 {
+        parts.push(format!("{} to complete, without restarts", count(counts.complete, "NodeConfig")));
     }
     if outlook.assign > 0 {
         let nodes = count(outlook.assign, "node");

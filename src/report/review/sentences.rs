@@ -299,10 +299,13 @@ pub(super) fn risks(pool: &PoolReview, wanted: impl Fn(Class) -> bool) -> BTreeM
 pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
     let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
     let origin = origin_of(review, pool, set, &nodes);
-    if set.merged && pool.change != PoolChange::ToLocal {
-        return Some(format!("{}, merged over each node's own configuration", origin.unwrap_or(nodes)));
-    }
-    origin
+    let placed = match (set.from_placement, set.merged) {
+        (Some(_), true) => "from now on merged over each node's own configuration, instead of replacing it",
+        (Some(_), false) => "from now on replacing each node's own configuration, instead of being merged over it",
+        (None, true) if pool.change != PoolChange::ToLocal => "merged over each node's own configuration",
+        (None, _) => return origin,
+    };
+    Some(format!("{}, {placed}", origin.unwrap_or(nodes)))
 }
 
 fn origin_of(review: &Review, pool: &PoolReview, set: &Changes, nodes: &str) -> Option<String> {

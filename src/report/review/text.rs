@@ -13,6 +13,7 @@ use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
 use kubelet_config::risk::Class;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 
 /// Maximum number of listed fields of a configuration without a known predecessor.
@@ -208,6 +209,9 @@ fn write_group(page: &mut Page<'_>, review: &Review, group: &Group<'_>, all: boo
     }
     if let Some(rollout) = &pool.rollout {
         parts.extend(nodes::header_parts(rollout, group));
+    }
+    if pool.placement == Some(Placement::Replace) && pool.changes_nodes() {
+        parts.push("replaces the whole configuration".to_owned());
     }
     page.prose(0, &format!("{}  {}", heading(title(group.names())), parts.join(", ")), plain)?;
     if let Some(names) = all_names(group).filter(|_| all) {

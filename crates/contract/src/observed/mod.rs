@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::names::{FleetName, NodeName, PoolName};
+use crate::nodeconfig::Placement;
 use crate::pool_pointer::PoolPointer;
 use crate::{ConfigSource, ConfigStatus, ContentHash};
 use kubelet_config::capacity::Capacity;
@@ -87,6 +88,12 @@ impl Observed {
             let kind = if map.is_pointer() { &mut self.pointers } else { &mut self.config_maps };
             kind.insert(key, map);
         }
+    }
+
+    /// Placement of pools that name none: NodeConfigs can carry one, and Nodes cannot.
+    #[must_use]
+    pub fn default_placement(&self) -> Placement {
+        if self.versions.node_configs.is_some() { Placement::Overlay } else { Placement::Replace }
     }
 
     /// Uid of a ConfigMap that exists; `None` if it was not read or is missing.
@@ -214,9 +221,28 @@ pub struct NodeContent {
     pub active: Option<ContentHash>,
     /// `spec.selfAssigned`.
     pub self_assigned: bool,
-    /// Whether the kubelet merges the assignment over the node's own configuration. `None`: the agent has not reported
-    /// it (`status.agent.activation`).
-    pub merged: Option<bool>,
+    /// `spec.placement`; `None` in NodeConfigs from before this field.
+    pub placement: Option<Placement>,
+    /// `status.placement`; `None` if the agent has not reported, or is older than this field.
+    pub active_placement: Option<Placement>,
+    /// Placement that an older agent follows, whatever its NodeConfig says (`status.agent.activation`).
+    pub activation: Option<Placement>,
+    /// Whether the agent has reported.
+    pub reported: bool,
+}
+
+impl NodeContent {
+    /// Placement that the agent follows: without `spec.placement`, that which it reports.
+    #[must_use]
+    pub fn assigned_placement(&self) -> Option<Placement> {
+        self.placement.or(self.active_placement)
+    }
+
+    /// Reports whether the agent does not know placements: it has reported, but none.
+    #[must_use]
+    pub fn lacks_placements(&self) -> bool {
+        self.reported && self.active_placement.is_none()
+    }
 }
 
 impl Node {
@@ -266,11 +292,18 @@ impl Node {
         self.content.is_some_and(|content| content.self_assigned)
     }
 
-    /// Reports whether the kubelet merges the assignment over the node's own configuration, as the agent reports it. An
-    /// agent that reports nothing counts as one that replaces the configuration.
+    /// Placement of the running configuration. Kubelets that follow assignments themselves only replace, and so do agents
+    /// that report nothing.
     #[must_use]
-    pub fn merges(&self) -> bool {
-        self.content.is_some_and(|content| content.merged == Some(true))
+    pub fn active_placement(&self) -> Placement {
+        let content = self.content.unwrap_or_default();
+        content.active_placement.or(content.activation).unwrap_or(Placement::Replace)
+    }
+
+    /// Placement of the assignment, as [`active_placement`](Self::active_placement).
+    #[must_use]
+    pub fn assigned_placement(&self) -> Placement {
+        self.content.and_then(|content| content.placement).unwrap_or_else(|| self.active_placement())
     }
 
     /// Reports whether the node follows `configSource`, as far as known.
@@ -373,6 +406,9 @@ pub struct ManagedConfigMap {
     pub content_hash: Option<String>,
     /// Commit in the annotation.
     pub commit: Option<String>,
+    /// Placement in the annotation. `None`: the ConfigMap is from before this annotation.
+    #[serde(skip)]
+    pub placement: Option<Placement>,
     /// Creation time.
     pub created: Option<Timestamp>,
     /// Whether the ConfigMap is being deleted.

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::{CreationTime, NodeContent, UnreadableField};
-use crate::nodeconfig::{ACTIVE, DROP_IN, NodeConfig, NodeConfigStatus, SYNCED};
-use crate::{ConfigSource, ConfigStatus, ContentHash, error_text};
+use crate::nodeconfig::{ACTIVE, DROP_IN, NodeConfig, NodeConfigStatus, Placement, SYNCED};
+use crate::{ConfigSource, ConfigStatus, ContentHash};
 
 /// Assignment and report of a node, from its NodeConfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct NodeConfigState {
     pub created: Option<CreationTime>,
     /// `spec.configSource`.
     pub source: Option<ConfigSource>,
-    /// `status.config`; `None` if the agent has not reported. Without a sync error of an earlier spec.
+    /// `status.config`; `None` if the agent has not reported. Without an error of an earlier spec.
     pub status: Option<ConfigStatus>,
     /// Last change of what the node runs, if known.
     pub status_since: Option<Timestamp>,
@@ -76,12 +76,11 @@ fn trial_end(status: &NodeConfigStatus) -> Option<Timestamp> {
     status.agent.as_ref()?.trial_ends_at.as_ref()?.parse().ok()
 }
 
-/// Status without the sync error of an earlier spec. The present spec may have removed its cause, for example by a
-/// higher `maxDisruption` for the same ConfigMap.
+/// Status without the error of an earlier spec. The present spec may have removed its cause without another ConfigMap, by
+/// a higher `maxDisruption` or by another placement.
 fn current_status(config: &NodeConfig) -> Option<ConfigStatus> {
     let mut status = config.status.config.clone()?;
-    let outdated = config.status.observed_generation.is_some_and(|seen| seen < config.metadata.generation);
-    if outdated && status.error().is_some_and(|error| error.starts_with(error_text::SYNC_PREFIX)) {
+    if config.status.observed_generation.is_some_and(|seen| seen < config.metadata.generation) {
         status.error = None;
     }
     Some(status)
@@ -94,7 +93,13 @@ fn content(config: &NodeConfig) -> NodeContent {
         max_disruption: config.spec.max_disruption,
         active: hash(&config.status.content_hash),
         self_assigned: config.spec.self_assigned,
-        merged: config.status.agent.as_ref().and_then(|agent| Some(agent.activation.as_ref()? == DROP_IN)),
+        placement: config.spec.placement,
+        active_placement: config.status.placement,
+        activation: config.status.agent.as_ref().and_then(|agent| match agent.activation.as_deref()? {
+            DROP_IN => Some(Placement::Overlay),
+            _ => Some(Placement::Replace),
+        }),
+        reported: config.status.config.is_some(),
     }
 }
 
@@ -119,17 +124,21 @@ mod tests {
         ];
         let object = json!({
             "metadata": {"name": "n1", "uid": "c"},
-            "spec": {"contentHash": reviewed.to_string(), "maxDisruption": "drain"},
+            "spec": {"contentHash": reviewed.to_string(), "maxDisruption": "drain", "placement": "replace"},
             "status": {
                 "config": {},
                 "contentHash": runs.to_string(),
+                "placement": "overlay",
                 "conditions": conditions,
-                "agent": {"version": "1", "heardAt": "2026-11-21T12:00:00Z", "activation": "drop-in"},
+                "agent": {"version": "1", "heardAt": "2026-11-21T12:00:00Z"},
             },
         });
         let state = NodeConfigState::of(serde_json::from_value(object).expect("a NodeConfig"));
         assert_eq!((state.content.assigned, state.content.active), (Some(reviewed), Some(runs)));
-        assert_eq!(state.content.merged, Some(true));
+        assert_eq!(
+            (state.content.placement, state.content.active_placement),
+            (Some(Placement::Replace), Some(Placement::Overlay))
+        );
         assert_eq!(state.status_since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T11:01:00Z"));
     }
 }

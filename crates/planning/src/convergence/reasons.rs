@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Age, MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
 
@@ -36,6 +37,12 @@ pub enum Waiting {
     Activating,
     /// The node reports other content of the same name.
     OtherContent,
+    /// The agent reports another placement of the same content, or none.
+    OtherPlacement {
+        /// The placement that it reports; unset if it does not know placements.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reported: Option<Placement>,
+    },
     /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
     NotReady,
     /// The pods of the node are evicted before its assignment. Only a rollout reports this, and the next three.
@@ -95,6 +102,12 @@ impl fmt::Display for Waiting {
             Self::Syncing { error } => write!(f, "failed to sync, retrying: {}", one_line(error)),
             Self::Activating => f.write_str("assigned, not active yet"),
             Self::OtherContent => f.write_str("reports other content of the same name"),
+            Self::OtherPlacement { reported: Some(placement) } => {
+                write!(f, "active, but still with the placement {placement}")
+            }
+            Self::OtherPlacement { reported: None } => {
+                f.write_str("active, but its agent reports no placement; upgrade nodecfg-agent")
+            }
             Self::NotReady => f.write_str("active, Node not Ready yet"),
             Self::Draining { pods: None, .. } => f.write_str("draining"),
             Self::Draining { pods: Some(pods), blocked } => {

@@ -96,8 +96,7 @@ pub struct FleetSpec {
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FleetKubeletSpec {
-    /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry the
-    /// assignments, replace where Nodes do.
+    /// How nodes combine the configuration of their pool with their own. Default: as their agents do without it.
     #[schemars(with = "Placement")]
     pub placement: Option<Placement>,
 }

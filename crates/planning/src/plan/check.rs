@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
+use super::{Action, ChangeSet, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use crate::desired::Desired;
 use crate::drain::DrainMode;
@@ -16,10 +16,12 @@ use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
 mod evidence;
+mod left_alone;
 mod pointers;
 mod pool_changes;
 
@@ -244,37 +246,7 @@ impl Checker<'_> {
                 self.step(pool, &changes, wave.kind, step);
             }
         }
-        for left in &pool.left_alone {
-            let usable = self.observed.nodes.get(&left.node).is_none_or(is_usable);
-            self.require(
-                left.unavailable || usable,
-                format_args!("node {}", left.node),
-                "is not available but called available",
-            );
-            if let Some(added) = &left.adds_hash {
-                let node = self.observed.nodes.get(&left.node);
-                let same = node.is_some_and(|node| node.uid == added.uid && node.source == added.from);
-                self.require(
-                    same && added.from.is_some() && added.from == added.to && added.to_hash == pool.hash,
-                    format_args!("node {}", left.node),
-                    "its added content hash changes more than the hash",
-                );
-                let runs = node.and_then(|node| node.content).map(|content| content.active);
-                self.require(
-                    runs == Some(pool.hash),
-                    format_args!("node {}", left.node),
-                    "gets the hash of content that it does not run",
-                );
-            }
-            if let Why::Converged = left.why {
-                let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
-                self.require(
-                    pool.target.is_named_by(spec),
-                    format_args!("node {}", left.node),
-                    "is called converged but points elsewhere",
-                );
-            }
-        }
+        self.left_alone(pool);
     }
 
     /// With an order by a label, each step has the position of its domain, and the last waves are the domains in order,
@@ -332,13 +304,15 @@ impl Checker<'_> {
     /// `refused` is true if and only if the highest class exceeds the policy.
     fn disruption(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
         for step in pool.steps().filter(|step| step.action == Action::Assign) {
-            let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
-            let same = |from: Option<&ConfigSource>| match (from, runs) {
-                (Some(from), Some(runs)) => from.names_same(runs),
+            let node = self.observed.nodes.get(&step.node);
+            let runs = node.and_then(|node| node.status.active.as_ref());
+            let placement = node.map(Node::active_placement);
+            let same = |set: &ChangeSet| match (&set.from, runs) {
+                (Some(from), Some(runs)) => from.names_same(runs) && set.placement == placement,
                 (None, None) => true,
                 _ => false,
             };
-            let counted = pool.changes.iter().any(|set| same(set.from.as_ref()));
+            let counted = pool.changes.iter().any(same);
             self.require(
                 counted,
                 format_args!("node {}", step.node),
@@ -347,6 +321,9 @@ impl Checker<'_> {
         }
         let mut worst = None;
         for set in &pool.changes {
+            let merged = pool.target.placement().map(|placement| placement == Placement::Overlay);
+            let right = merged.is_none_or(|merged| merged == set.merged);
+            self.require(right, subject, "its changes are merged in another way than its placement says");
             let readable = set.from.is_some() || set.is_sampled();
             let known = readable && set.from_known && pool.target != Target::Local;
             for field in &set.fields {
@@ -354,8 +331,12 @@ impl Checker<'_> {
                 let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
                 let expected = field.in_effect.iter().map(class).max().unwrap_or(Class::None);
                 // Merged over the node's own configuration, a field that one side omits has an unknown value there.
-                let one_sided = field.change.old.is_some() != field.change.new.is_some();
-                let known = known && !(set.merged && one_sided && field.in_effect.is_empty());
+                let known = known
+                    && match (&field.change.old, &field.change.new) {
+                        (None, Some(_)) => set.is_sampled() || set.placement == Some(Placement::Replace),
+                        (Some(_), None) => !set.merged || !field.in_effect.is_empty(),
+                        _ => true,
+                    };
                 let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);
                 self.require(right, subject, format_args!("the risk of {path} differs from the risk table"));
                 // A change without an effect keeps its value, although perhaps in another notation.
@@ -379,8 +360,10 @@ impl Checker<'_> {
     /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
     fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
         let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
-        let same = |from: &ConfigSource| pointed.is_some_and(|pointed| from.names_same(pointed));
-        let worst = changes.reverted.iter().filter(|(from, _)| same(from)).filter_map(|(_, class)| *class).max();
+        let same = |(from, placement): (&ConfigSource, Option<Placement>)| {
+            pointed.is_some_and(|pointed| from.names_same(pointed)) && placement == step.assignment.present_placement
+        };
+        let worst = changes.reverted.iter().filter(|(from, _)| same(*from)).filter_map(|(_, class)| *class).max();
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
         self.require(
             step.rollback_needs == beyond,
@@ -405,8 +388,10 @@ impl Checker<'_> {
         let subject = format_args!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
-        let Assignment { uid, from, to, to_hash, max_disruption, .. } = &step.assignment;
-        let (is_same, starts_there) = (!uid.is_empty() && *uid == node.uid, *from == node.source);
+        let Assignment { uid, from, to, to_hash, from_placement, to_placement, max_disruption, .. } = &step.assignment;
+        let content = node.content.unwrap_or_default();
+        let starts_there = *from == node.source && *from_placement == content.placement;
+        let is_same = !uid.is_empty() && *uid == node.uid;
         let deleting = node.deleting;
         let able = node.follows_config_source();
         self.require(!deleting, subject, "is being deleted");
@@ -426,22 +411,32 @@ impl Checker<'_> {
             Action::Assign => {
                 self.rollback_disruption(pool, changes, step);
                 let same = node.content.is_none_or(|content| {
-                    content.assigned == *to_hash && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
+                    content.assigned == *to_hash
+                        && content.placement == *to_placement
+                        && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
                 });
                 let again = same && pool.target.is_named_by(from.as_ref());
                 self.require(!again, subject, "is assigned its current source");
                 // What runs is what was reviewed, with the disruption that the repository allows.
                 self.require(*to_hash == pool.hash, subject, "is assigned other content than its pool's");
+                let wanted = pool.target.placement();
+                let placed = match pool.target {
+                    Target::Local => to_placement.is_none(),
+                    Target::Source(_) => *to_placement == wanted.or(content.placement),
+                };
+                self.require(placed, subject, "is assigned another placement than its pool's");
+                let knows = wanted.is_none() || node.content.is_none() || !content.lacks_placements();
+                self.require(knows, subject, "is assigned a placement that its agent does not know");
                 let drains = drains_nodes(pool);
                 let prepared = if drains && !step.drain { Class::Restart } else { pool.policy.allow_disruption };
                 let allowed = *max_disruption == prepared;
                 self.require(allowed, subject, "may be disrupted more or less than its pool allows");
                 self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
                 let runs = node.status.active.as_ref();
-                let is_start = |source: &ConfigSource, merged| {
-                    merged == node.merges() && runs.is_some_and(|runs| source.names_same(runs))
+                let is_start = |source: &ConfigSource, placement| {
+                    placement == Some(node.active_placement()) && runs.is_some_and(|runs| source.names_same(runs))
                 };
-                let needed = changes.needing_drain.iter().any(|(source, merged)| is_start(source, *merged));
+                let needed = changes.needing_drain.iter().any(|(source, placement)| is_start(source, *placement));
                 self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, options, policy, pool,
-    pool_name, rendered, with_config_map,
+    pool_name, rendered, replacing, with_config_map,
 };
 use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, make};
 use crate::desired::{Desired, NodeOrder, RolloutPolicy};
@@ -198,7 +198,7 @@ fn agent(assigned: Option<u32>, active: u32, most: Option<Class>) -> Node {
         active: Some(hash(active)),
         max_disruption: most,
         self_assigned: false,
-        merged: None,
+        ..replacing()
     };
     Node { content: Some(content), ..on(node("n1", "a"), &target(64)) }
 }
@@ -233,7 +233,7 @@ fn assignment_with_the_highest_class_is_not_repeated() {
 fn adds_no_hash_to_node_that_does_not_follow_assignments() {
     let silent = Node { support: NodeSupport::AgentSilent, ..agent(None, 64, None) };
     let plan = planned(&cluster(silent));
-    assert!(plan.pools[0].left_alone[0].adds_hash.is_none() && !plan.has_changes());
+    assert!(plan.pools[0].left_alone[0].completion.is_none() && !plan.has_changes());
 }
 
 #[test]

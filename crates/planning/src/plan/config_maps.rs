@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::decide::{CurrentSource, SourceOwner};
 use super::make::hash_of;
+use super::required_config_maps::pool_placement;
 use super::{ConfigMapPlan, Problem};
 use crate::convergence::WantedSource;
 use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::names::{NamespaceName, NodeName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 
@@ -104,7 +105,8 @@ impl<'a> ConfigMapIndex<'a> {
         };
         let hash = self.hash(source);
         let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
-        let current = WantedSource { source: source.clone(), hash, uid };
+        let placement = pool_placement(pool);
+        let current = WantedSource { source: source.clone(), hash, uid, placement };
         CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
 
@@ -126,7 +128,7 @@ impl<'a> ConfigMapIndex<'a> {
     /// not checked: its metadata was sufficient.
     pub(super) fn need(
         &self,
-        pool: &PoolName,
+        pool: &Pool,
         rendered: &Rendered,
         namespace: &NamespaceName,
         assigned: usize,
@@ -170,10 +172,11 @@ impl<'a> ConfigMapIndex<'a> {
         }
         Ok(ConfigMapPlan {
             name,
-            pool: pool.clone(),
+            pool: pool.name.clone(),
             hash: rendered.hash,
             kubelet: rendered.canonical.clone(),
             path: rendered.path.clone(),
+            placement: pool_placement(pool),
             create: existing.is_none(),
         })
     }

@@ -1,15 +1,16 @@
 //! Tests of content in assignments: NodeConfigs name it by hash, Nodes by the uid of the ConfigMap.
 
 use super::fixtures::{
-    desired, fetched, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
+    desired, fetched, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,
 };
-use super::{Action, LeftAlone, Plan, Scope, Why, check, make};
+use super::{Action, LeftAlone, Plan, Problem, Scope, Why, check, make};
 use crate::convergence::{Convergence, ConvergenceFailure};
-use crate::desired::Desired;
+use crate::desired::{Desired, Pool, PoolTarget};
 use crate::plan::{is_available, present_state};
 use kubelet_config::risk::Class;
-use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeContent, Observed};
+use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, Observed};
+use nodecfg_contract::{Assignment, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -30,7 +31,7 @@ fn agent(assigned: Option<u32>, active: Option<u32>) -> Node {
         active: hash(active),
         max_disruption: None,
         self_assigned: false,
-        merged: None,
+        ..replacing()
     };
     Node { content: Some(content), ..on(node("n1", "a"), &rendered("a", 64).source(&namespace())) }
 }
@@ -51,10 +52,10 @@ fn adds_missing_hash_without_a_step() {
     let plan = planned(&repository(64), &cluster);
     let left = left(&plan);
     assert_eq!((&left.why, plan.pools[0].steps().count()), (&Why::Converged, 0));
-    let added = left.adds_hash.as_ref().expect("adds the hash");
+    let added = left.completion.as_ref().expect("adds the hash");
     assert_eq!((&added.from, added.to_hash), (&added.to, Some(rendered("a", 64).hash)));
     assert!(plan.has_changes());
-    assert_eq!((plan.counts().add_hash, plan.counts().assign), (1, 0));
+    assert_eq!((plan.counts().complete, plan.counts().assign), (1, 0));
     // With the hash, nothing is left to do. A paused pool stays as it is.
     assert!(!planned(&repository(64), &self::cluster(agent(Some(64), Some(64)))).has_changes());
     let mut paused = pool("a", 64, policy(1));
@@ -66,9 +67,9 @@ fn adds_missing_hash_without_a_step() {
 fn checker_rejects_hash_of_content_that_the_node_does_not_run() {
     let cluster = cluster(agent(None, Some(64)));
     let edits: [fn(&mut LeftAlone); 3] = [
-        |left| left.adds_hash.as_mut().unwrap().to_hash = Some(rendered("a", 5).hash),
-        |left| left.adds_hash.as_mut().unwrap().to = None,
-        |left| left.adds_hash.as_mut().unwrap().uid = "other".to_owned(),
+        |left| left.completion.as_mut().unwrap().to_hash = Some(rendered("a", 5).hash),
+        |left| left.completion.as_mut().unwrap().to = None,
+        |left| left.completion.as_mut().unwrap().uid = "other".to_owned(),
     ];
     for edit in edits {
         let mut plan = planned(&repository(64), &cluster);
@@ -124,7 +125,7 @@ fn adopts_only_a_node_that_reports_the_content() {
     };
     let plan = planned(&desired, &on_a(Some(64)));
     assert!(matches!(left(&plan).why, Why::Adopted { .. }));
-    assert!(left(&plan).adds_hash.is_some());
+    assert!(left(&plan).completion.is_some());
     assert_eq!(planned(&desired, &on_a(Some(5))).pools[0].assignments(), 1);
 }
 
@@ -166,4 +167,114 @@ fn node_returns_only_to_content_with_a_known_hash() {
     assert!(plan(&rendered("a", 64).canonical, None).can_return);
     assert!(plan("[", Some(64)).can_return);
     assert!(!plan("[", None).can_return, "the content cannot be parsed");
+}
+
+/// The cluster, with NodeConfigs that carry its assignments.
+fn with_node_configs(mut cluster: Observed) -> Observed {
+    cluster.versions.node_configs = Some(NodeConfigList::default());
+    cluster
+}
+
+/// The node, whose NodeConfig has this placement, and whose agent reports that one.
+fn placed(spec: Option<Placement>, status: Option<Placement>) -> Node {
+    let node = agent(Some(64), Some(64));
+    let content = node.content.map(|content| NodeContent { placement: spec, active_placement: status, ..content });
+    Node { content, ..node }
+}
+
+/// Repository with one pool, which overlays the own configuration of its nodes.
+fn overlaying() -> Desired {
+    desired([Pool { placement: Some(Placement::Overlay), ..pool("a", 64, policy(1)) }])
+}
+
+#[test]
+fn adds_missing_placement_that_the_agent_reports_without_a_step() {
+    let overlay = Some(Placement::Overlay);
+    let cluster = with_node_configs(cluster(placed(None, overlay)));
+    let plan = planned(&overlaying(), &cluster);
+    let left = left(&plan);
+    assert_eq!((&left.why, plan.pools[0].steps().count()), (&Why::Converged, 0));
+    let added = left.completion.as_ref().expect("adds the placement");
+    assert_eq!((added.from_placement, added.to_placement, &added.from), (None, overlay, &added.to));
+    assert_eq!((plan.counts().complete, plan.pools[0].disruption.unknown), (1, 0));
+    let complete = with_node_configs(self::cluster(placed(overlay, overlay)));
+    assert!(!planned(&overlaying(), &complete).has_changes());
+}
+
+/// The next value of a field that the configuration does not name is the node's own, which the plan does not know.
+#[test]
+fn another_placement_is_an_assignment_of_unknown_risk() {
+    let (overlay, replace) = (Some(Placement::Overlay), Some(Placement::Replace));
+    for spec in [None, replace] {
+        let mut cluster = with_node_configs(cluster(placed(spec, replace)));
+        let target = rendered("a", 64);
+        cluster.contents.extend([fetched(&target.source(&namespace()), &target.canonical, true)]);
+        let plan = planned(&overlaying(), &cluster);
+        let step = plan.pools[0].steps().next().expect("a step");
+        let assignment = &step.assignment;
+        assert_eq!((&step.action, &assignment.from), (&Action::Assign, &assignment.to));
+        assert_eq!((assignment.from_placement, assignment.to_placement), (spec, overlay));
+        let back = assignment.clone().reversed();
+        assert_eq!((back.from_placement, back.to_placement), (overlay, replace), "what the agent did before");
+        assert_eq!((plan.pools[0].disruption.worst, plan.pools[0].disruption.unknown), (None, 1));
+        let returned = desired([Pool { placement: replace, ..pool("a", 64, policy(1)) }]);
+        let kept = planned(&returned, &cluster);
+        assert_eq!((kept.pools[0].steps().count(), kept.counts().complete), (0, usize::from(spec.is_none())));
+    }
+}
+
+#[test]
+fn checker_rejects_another_placement() {
+    let cluster = with_node_configs(cluster(placed(None, Some(Placement::Replace))));
+    let edits: [fn(&mut Assignment); 2] = [
+        |assignment| assignment.to_placement = Some(Placement::Replace),
+        |assignment| assignment.from_placement = Some(Placement::Replace),
+    ];
+    for edit in edits {
+        let mut plan = planned(&overlaying(), &cluster);
+        edit(&mut plan.pools[0].waves[0].steps[0].assignment);
+        let plan = plan.identified();
+        assert_eq!(check(&plan, &overlaying(), &cluster, &Scope::Everything).len(), 1);
+    }
+}
+
+/// It would ignore the placement, and report the content as active.
+#[test]
+fn agent_that_knows_no_placements_gets_none() {
+    for spec in [None, Some(Placement::Overlay)] {
+        let cluster = with_node_configs(cluster(placed(spec, None)));
+        for placement in Placement::ALL.map(Some) {
+            let desired = desired([Pool { placement, ..pool("a", 64, policy(1)) }]);
+            assert_eq!(left(&planned(&desired, &cluster)).why, Why::AgentOutdated);
+        }
+        let mut local = overlaying();
+        local.pools.values_mut().for_each(|pool| pool.target = PoolTarget::Local);
+        assert_eq!(planned(&local, &cluster).pools[0].assignments(), 1, "a reset needs no placement");
+    }
+}
+
+#[test]
+fn overlay_on_nodes_is_refused_with_its_fix() {
+    let overlay = desired([Pool { placement: Some(Placement::Overlay), ..pool("a", 64, policy(1)) }]);
+    let cluster = observed([node("n1", "a")]);
+    let problems = make(&overlay, &cluster, &options()).expect_err("kubelets know no overlay");
+    assert_eq!(problems.iter().map(Problem::code).collect::<Vec<_>>(), ["overlay-on-nodes"]);
+    assert!(problems[0].help().contains("placement: replace") && problems[0].is_of_repository());
+    planned(&repository(64), &cluster);
+}
+
+/// A pool without a placement keeps what its NodeConfigs say.
+#[test]
+fn pool_without_a_placement_requires_none() {
+    for [spec, status] in [[None, None], [None, Some(Placement::Replace)], [Some(Placement::Overlay); 2]] {
+        let cluster = with_node_configs(cluster(placed(spec, status)));
+        assert!(!planned(&repository(64), &cluster).has_changes());
+        let mut moving = cluster.clone();
+        let target = rendered("a", 64);
+        moving.contents.extend([fetched(&target.source(&namespace()), &target.canonical, true)]);
+        let plan = planned(&repository(110), &moving);
+        let assignment = &plan.pools[0].steps().next().expect("a step").assignment;
+        assert_eq!((assignment.from_placement, assignment.to_placement), (spec, spec));
+        assert_eq!(assignment.clone().reversed().to_placement, spec);
+    }
 }

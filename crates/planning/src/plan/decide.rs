@@ -7,6 +7,7 @@ use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, W
 use crate::desired::{Pool, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
 
@@ -93,6 +94,7 @@ pub fn decide(
     drain_need: impl Fn() -> DrainNeed,
 ) -> Decision {
     let ready = node.ready == Readiness::Ready;
+    let content = node.content.unwrap_or_default();
     let leave = |why| Decision::LeaveAlone(LeftAlone::new(node, why));
     let step = |action, from_hash| {
         if let Some(by) = node.maintainer {
@@ -109,6 +111,9 @@ pub fn decide(
             to: rules.target.source().cloned(),
             from_hash,
             to_hash: rules.target.hash(),
+            from_placement: content.placement,
+            to_placement: placement_to(rules.target, node),
+            present_placement: Some(node.assigned_placement()),
             max_disruption: rules.policy.max_disruption(drain),
         };
         let marked = drain_by(node, rules.fleet).is_some();
@@ -129,20 +134,22 @@ pub fn decide(
             marked,
         })
     };
-    let assigned_hash = node.content.and_then(|content| content.assigned);
+    let assigned_hash = content.assigned;
 
     if node.deleting {
         return leave(Why::Deleting);
     }
     let assigned = rules.target.is_named_by(node.source.as_ref());
     let verdict = evaluate(rules.target, node, WaitContext::STATE_ONLY);
-    // The hash that a node omitted from its own assignment is not added beside the rollout, but by an assignment in its
-    // turn.
-    let is_unverified = node.is_self_assigned() && assigned_hash != rules.target.hash();
+    // What a node omitted from its own assignment is not added beside the rollout, but by an assignment in its turn.
+    let is_unverified = node.is_self_assigned() && lacks(node, rules.target);
     if assigned && verdict == Convergence::Converged && (!is_unverified || unsupported_reason(node).is_some()) {
-        return Decision::LeaveAlone(with_hash(LeftAlone::new(node, Why::Converged), node, rules));
+        return Decision::LeaveAlone(completed(LeftAlone::new(node, Why::Converged), node, rules));
     }
     if let Some(why) = unsupported_reason(node) {
+        return leave(why);
+    }
+    if let Some(why) = outdated_agent(node, rules.target) {
         return leave(why);
     }
     if assigned {
@@ -161,7 +168,7 @@ pub fn decide(
         let current = current_source(source);
         if is_adopted(node, &current) {
             let left = LeftAlone::new(node, Why::Adopted { source: source.clone() });
-            return Decision::LeaveAlone(with_hash(left, node, rules));
+            return Decision::LeaveAlone(completed(left, node, rules));
         }
         from_hash = assigned_hash.or(current.wanted.hash);
         match current.owner {
@@ -180,20 +187,30 @@ pub fn decide(
     step(Action::Assign, from_hash)
 }
 
-/// Reports whether an assignment to the target must be written again: it requires other content than the target, or it
-/// allows less disruption than the pool, which may be what keeps the node from its target.
+/// Placement that an assignment to a target writes. A target without one keeps that of the NodeConfig.
+fn placement_to(target: &Target, node: &Node) -> Option<Placement> {
+    let present = node.content.and_then(|content| content.placement);
+    target.placement().or(present).filter(|_| target.source().is_some())
+}
+
+/// Reports whether the assignment of a node requires other content or another placement than the target.
+fn lacks(node: &Node, target: &Target) -> bool {
+    node.content.is_some_and(|content| content.assigned != target.hash() || content.placement != target.placement())
+}
+
+/// Reports whether an assignment to the target must be written again: it [lacks](lacks) something, or it allows less
+/// disruption than the pool, which may be what keeps the node from its target.
 pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>, needs_drain: impl Fn() -> bool) -> bool {
     let Some(content) = node.content else { return false };
     let allowed = content.max_disruption.unwrap_or(Class::Restart);
-    content.assigned != rules.target.hash() || allowed < rules.policy.max_disruption(needs_drain()).min(Class::Replace)
+    lacks(node, rules.target) || allowed < rules.policy.max_disruption(needs_drain()).min(Class::Replace)
 }
 
-/// Adds the content hash to the NodeConfig of a node that runs the desired content, unless the pool is paused. An
-/// assignment of a reconciler before `spec.contentHash` has none.
-fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
-    let is_missing = node.content.is_some_and(|content| content.assigned != rules.target.hash());
+/// Adds content hash and placement to the NodeConfig of a node that runs the desired content with this placement, unless
+/// the pool is paused. An assignment of a reconciler before `spec.contentHash` or `spec.placement` has none.
+fn completed(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
     // The write would end `spec.selfAssigned`, although only its own agent has chosen the configuration.
-    if !is_missing
+    if !lacks(node, rules.target)
         || node.is_self_assigned()
         || node.source.is_none()
         || rules.pause.is_paused()
@@ -201,15 +218,19 @@ fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
     {
         return left;
     }
+    let content = node.content.unwrap_or_default();
     let added = Assignment {
         uid: node.uid.clone(),
         from: node.source.clone(),
         to: node.source.clone(),
         from_hash: None,
         to_hash: rules.target.hash(),
+        from_placement: content.placement,
+        to_placement: placement_to(rules.target, node),
+        present_placement: Some(node.assigned_placement()),
         max_disruption: rules.policy.max_disruption(false),
     };
-    LeftAlone { adds_hash: Some(Box::new(added)), ..left }
+    LeftAlone { completion: Some(Box::new(added)), ..left }
 }
 
 /// Reason why no assignment may be sent to the node: it does not follow assignments, its state is unknown, or another
@@ -217,6 +238,13 @@ fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
 #[must_use]
 pub fn blocked_reason(node: &Node) -> Option<Why> {
     unsupported_reason(node).or_else(|| node.maintainer.map(|by| Why::Maintained { by }))
+}
+
+/// Reason why the agent of a node would ignore the placement of a target.
+#[must_use]
+pub fn outdated_agent(node: &Node, target: &Target) -> Option<Why> {
+    let is_outdated = node.content.is_some_and(|content| content.lacks_placements());
+    (target.placement().is_some() && is_outdated).then_some(Why::AgentOutdated)
 }
 
 /// Reason why the node follows no assignment, or is unreadable.

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::config_maps::ConfigMapIndex;
-use super::decide::refuses;
+use super::required_config_maps::node_placement;
 use super::sample::{self, Sample};
+use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::desired::{Pool, PoolTarget};
@@ -23,6 +24,7 @@ use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::PoolName;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Node;
 
 /// Changed fields of the nodes that leave one configuration.
@@ -30,11 +32,16 @@ use nodecfg_contract::observed::Node;
 pub struct ChangeSet {
     /// Current configuration; `None`: the local configuration, whose content is unknown.
     pub from: Option<ConfigSource>,
+    /// Placement of the current configuration; `None` if it is unknown, and for the local configuration.
+    pub placement: Option<Placement>,
     /// Number of nodes. A node in transition counts for both its configurations.
     pub nodes: usize,
-    /// Whether kubelets merge the configuration over the node's own. A field that only one side of the change names then
-    /// has the node's own value on the other, and its risk is unknown.
+    /// Whether kubelets merge the new configuration over the node's own. A field that it does not name then has the node's
+    /// own value.
     pub merged: bool,
+    /// Whether fields may change that no configuration names: with another placement, they get the nodes' own values, or
+    /// lose them.
+    pub may_change_more: bool,
     /// Whether the current content is known, if only of sampled nodes. If not, every field of the new content is listed
     /// as added.
     pub from_known: bool,
@@ -104,7 +111,7 @@ impl ChangeSet {
     /// Reports whether both sides of all changes are known, so that the risk is known.
     #[must_use]
     pub fn has_risk(&self) -> bool {
-        self.from_known && self.fields.iter().all(|field| field.risk.is_some())
+        self.from_known && !self.may_change_more && self.fields.iter().all(|field| field.risk.is_some())
     }
 
     /// Reports whether the current content is known only of sampled nodes.
@@ -204,16 +211,25 @@ pub fn changed_fields(
     effective::changes(old, new, minors).into_iter().map(field).collect()
 }
 
-/// Returns the changed fields between two configurations that kubelets merge over the node's own. The risk of a field
-/// that only one of them names is unknown, because the node's own value takes its place.
-pub(super) fn overlaid_fields(old: &Document, new: &Document, minors: &BTreeSet<Option<Minor>>) -> Vec<ChangedField> {
-    let overlaid = |field: ChangedField| match (&field.change.old, &field.change.new) {
-        (Some(_), Some(_)) => Some(field),
+/// Returns the changed fields between two configurations with these placements. The risk of a field is unknown if an
+/// overlay does not name it, because the node's own value takes its place. The placement of the old configuration may be
+/// unknown.
+#[must_use]
+pub fn placed_fields(
+    old: (&Document, Option<Placement>),
+    new: (&Document, Placement),
+    minors: &BTreeSet<Option<Minor>>,
+) -> Vec<ChangedField> {
+    let replaces = (old.1 == Some(Placement::Replace), new.1 == Placement::Replace);
+    let placed = |field: ChangedField| match (&field.change.old, &field.change.new) {
         // A default that depends on another field. The node's own value decides.
-        (None, None) => None,
-        _ => Some(without_risk(field.change)),
+        (None, None) if replaces != (true, true) => None,
+        (named, renamed) => match (named.is_some() || replaces.0) && (renamed.is_some() || replaces.1) {
+            true => Some(field),
+            false => Some(without_risk(field.change)),
+        },
     };
-    changed_fields(Some(old), Some(new), minors).into_iter().filter_map(overlaid).collect()
+    changed_fields(Some(old.0), Some(new.0), minors).into_iter().filter_map(placed).collect()
 }
 
 /// Returns what a kubelet runs if this configuration is merged over the one that it runs now.
@@ -233,8 +249,9 @@ impl PoolPlan {
     #[must_use]
     pub fn disruption_without_samples(&self) -> Disruption {
         // Without an answer, the risk of a merged configuration may be unknown, too.
+        let is_merged = |set: &ChangeSet| set.merged || set.placement == Some(Placement::Overlay);
         let (sampled, known): (Vec<&ChangeSet>, Vec<&ChangeSet>) =
-            self.changes.iter().partition(|set| set.is_sampled() || (set.merged && !set.has_risk()));
+            self.changes.iter().partition(|set| set.is_sampled() || (is_merged(set) && !set.has_risk()));
         let unknown = sampled.into_iter().chain(known.iter().copied().filter(|set| !set.has_risk()));
         let fields = known.iter().flat_map(|set| &set.fields);
         Disruption {
@@ -275,24 +292,6 @@ fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
     })
 }
 
-/// Configurations that a node may run: the active one of its status, and its current source unless refused. `None`
-/// stands for the local configuration.
-pub(super) fn current_configurations(node: &Node) -> BTreeSet<Option<ConfigSource>> {
-    let mut current = BTreeSet::from([node.status.active.as_ref().map(without_version)]);
-    if !refuses(node) {
-        current.insert(node.source.as_ref().map(without_version));
-    }
-    current
-}
-
-/// The source as in a spec, without uid and version.
-fn without_version(source: &ConfigSource) -> ConfigSource {
-    match &source.config_map {
-        Some(map) => ConfigSource::config_map(&map.namespace, &map.name, &map.kubelet_config_key),
-        None => source.clone(),
-    }
-}
-
 /// Nodes that leave one configuration.
 #[derive(Default)]
 struct Group<'a> {
@@ -315,15 +314,15 @@ pub(super) fn assess<'a>(
         PoolTarget::Config(rendered) => Some(&rendered.document),
     };
     let observed = index.observed();
-    let mut groups: BTreeMap<(Option<ConfigSource>, bool), Group<'_>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Start, Placement), Group<'_>> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
     let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
         *minors.entry(minor(node)).or_default() += 1;
         for start in current_configurations(node) {
-            replaced.extend(start.clone().filter(|source| has_other_content(node, source, index)));
-            let is_asked = observed.running.contains_key(&node.name) && sample::runs(node, start.as_ref());
-            let group = groups.entry((start, node.merges())).or_default();
+            replaced.extend(start.from.clone().filter(|source| has_other_content(node, source, index)));
+            let is_asked = observed.running.contains_key(&node.name) && Start::active(node) == start;
+            let group = groups.entry((start, node_placement(pool, node))).or_default();
             group.nodes += 1;
             group.minors.insert(known_minor(node));
             group.asked.extend(is_asked.then_some(node));
@@ -331,22 +330,35 @@ pub(super) fn assess<'a>(
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
-        .map(|((from, merged), Group { nodes, minors, asked })| {
+        .map(|((start, placement), Group { nodes, minors, asked })| {
             // A ConfigMap with other content does not show what the nodes run.
-            let known = from.as_ref().filter(|source| !replaced.contains(*source));
+            let known = start.from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));
             let fields = match (&old, new) {
-                (Some(old), Some(new)) if merged => overlaid_fields(old, new, &minors),
+                (Some(old), Some(new)) => placed_fields((old, start.placement), (new, placement), &minors),
                 _ => changed_fields(old.as_ref(), new, &minors),
             };
-            let is_unknown = old.is_none() || fields.iter().any(|field| field.risk.is_none());
+            let may_change_more = new.is_some() && start.may_change_more(placement);
+            let is_unknown = old.is_none() || may_change_more || fields.iter().any(|field| field.risk.is_none());
             let answers = match new {
-                Some(_) if is_unknown => sample::changes_of(asked.into_iter(), observed, old.as_ref(), new),
+                Some(new) if is_unknown => {
+                    sample::changes_of(asked.into_iter(), observed, old.as_ref(), (new, placement))
+                }
                 _ => None,
             };
             let (sampled, sample) = answers.map_or((None, None), |(fields, sample)| (fields, Some(sample)));
-            let from_known = old.is_some() || sampled.is_some();
-            ChangeSet { from, nodes, merged, from_known, sample, fields: sampled.unwrap_or(fields) }
+            // The kubelet returns what it runs, but not what the node's own configuration has beneath.
+            let may_change_more = may_change_more && (placement == Placement::Overlay || sampled.is_none());
+            ChangeSet {
+                nodes,
+                merged: new.is_some() && placement == Placement::Overlay,
+                may_change_more,
+                from_known: old.is_some() || sampled.is_some(),
+                sample,
+                fields: sampled.unwrap_or(fields),
+                from: start.from,
+                placement: start.placement,
+            }
         })
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
@@ -371,14 +383,13 @@ pub(super) fn has_other_content(node: &Node, source: &ConfigSource, index: &Conf
 /// Sets on each step whose node can be rolled back: the disruption of the rollback, if the policy does not allow it, and
 /// whether the rollback needs a drain.
 pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
-    let mut needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = BTreeMap::new();
+    let mut needs: BTreeMap<Start, Option<Class>> = BTreeMap::new();
     for set in sets.iter().filter(|set| !set.is_sampled()) {
-        let class = needs.entry(set.from.as_ref()).or_default();
+        let class = needs.entry(Start { from: set.from.clone(), placement: set.placement }).or_default();
         *class = (*class).max(set.fields.iter().filter_map(rollback_class).max());
     }
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
-        let from = step.assignment.from.as_ref().map(without_version);
-        let class = needs.get(&from.as_ref()).copied().flatten();
+        let class = needs.get(&Start::of(&step.assignment)).copied().flatten();
         step.rollback_needs = class.filter(|class| *class > pool.policy.allow_disruption);
         step.rollback_drain = step.drain || (pool.policy.drains_nodes() && class >= Some(Class::Drain));
     }

@@ -1,7 +1,8 @@
 //! Tests of what plans state about drains, and of the checker with plans that were edited after planning.
 
 use super::fixtures::{
-    desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, rendered_of, with_config_map,
+    desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, rendered_of, replacing,
+    with_config_map,
 };
 use super::{Action, Plan, Release, Scope, Step, check, make};
 use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
@@ -151,7 +152,7 @@ fn node_that_runs_other_content_than_its_config_map_is_drained() {
             active: Some(hash(active)),
             max_disruption: None,
             self_assigned: false,
-            merged: None,
+            ..replacing()
         };
         step(DNS, Node { content: Some(content), ..runs(NONE) }).drain
     };
@@ -167,7 +168,7 @@ fn undrained_assignment_is_complete_with_the_class_restart() {
             active: Some(hash(NONE)),
             max_disruption: Some(allowed),
             self_assigned: false,
-            merged: None,
+            ..replacing()
         };
         step(DNS, Node { source: Some(source(DNS)), content: Some(content), ..runs(NONE) }).action
     };
@@ -182,11 +183,11 @@ fn added_hash_allows_no_disruption_that_needs_a_drain() {
         active: Some(hash(STATIC)),
         max_disruption: None,
         self_assigned: false,
-        merged: None,
+        ..replacing()
     };
     let agent = Node { content: Some(content), ..runs(STATIC) };
     let plan = planned(&wants(STATIC, Class::Drain), &cluster(agent));
-    let added = plan.pools[0].left_alone[0].adds_hash.as_ref().expect("adds the hash");
+    let added = plan.pools[0].left_alone[0].completion.as_ref().expect("adds the hash");
     assert_eq!(added.max_disruption, Class::Restart);
 }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
-use super::disruption::{changed_fields, current_configurations, has_other_content, overlaid_fields, worst};
+use super::disruption::{has_other_content, placed_fields, worst};
+use super::required_config_maps::node_placement;
+use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
 use crate::desired::{Pool, PoolTarget, Rendered};
@@ -13,6 +15,7 @@ use kubelet_config::Minor;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NodeName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Drain, Node, Observed};
 
 /// Decides which nodes of a pool are drained. Compares each configuration once, because thousands of nodes share a few.
@@ -21,17 +24,16 @@ pub(super) struct DrainNeeds<'a> {
     index: &'a ConfigMapIndex<'a>,
     /// Whether the riskiest answer of the pool's kubelets on a configuration that the plan does not know needs a drain. No
     /// entry without an answer.
-    sampled: BTreeMap<Option<ConfigSource>, bool>,
+    sampled: BTreeMap<(Start, Placement), bool>,
     known: RefCell<BTreeMap<Comparison, DrainNeed>>,
 }
 
 /// What decides the need of a change from a known ConfigMap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Comparison {
-    from: ConfigSource,
+    from: Start,
+    placement: Placement,
     kubelet: Option<Minor>,
-    /// Whether the agent merges the configuration over the node's own.
-    merges: bool,
 }
 
 /// Whether a node is drained before its assignment, and why.
@@ -58,16 +60,16 @@ impl<'a> DrainNeeds<'a> {
         nodes: impl IntoIterator<Item = &'a Node>,
         index: &'a ConfigMapIndex<'a>,
     ) -> Self {
-        let mut asked: BTreeMap<Option<ConfigSource>, Vec<&Node>> = BTreeMap::new();
+        let mut asked: BTreeMap<(Start, Placement), Vec<&Node>> = BTreeMap::new();
         for node in nodes.into_iter().filter(|node| index.observed().running.contains_key(&node.name)) {
-            for start in current_configurations(node).into_iter().filter(|from| is_sampled(node, from.as_ref())) {
-                asked.entry(start).or_default().push(node);
+            for start in current_configurations(node).into_iter().filter(|from| is_sampled(node, from)) {
+                asked.entry((start, node_placement(pool, node))).or_default().push(node);
             }
         }
         asked.retain(|_, _| pool.policy.drains_nodes());
-        let needs = |(from, nodes): (Option<ConfigSource>, Vec<&Node>)| {
-            let needs = sampled(pool, nodes, from.as_ref(), index)?;
-            Some((from, needs))
+        let needs = |((from, placement), nodes): ((Start, Placement), Vec<&Node>)| {
+            let needs = sampled(pool, nodes, &from, placement, index)?;
+            Some(((from, placement), needs))
         };
         let sampled = asked.into_iter().filter_map(needs).collect();
         Self { pool, index, sampled, known: RefCell::default() }
@@ -80,38 +82,37 @@ impl<'a> DrainNeeds<'a> {
         current.map(|from| self.needs(node, from)).max().unwrap_or(DrainNeed::None)
     }
 
-    fn needs(&self, node: &Node, from: Option<ConfigSource>) -> DrainNeed {
+    fn needs(&self, node: &Node, from: Start) -> DrainNeed {
         let PoolTarget::Config(rendered) = &self.pool.target else { return DrainNeed::Unknown };
-        let source = from.clone().filter(|source| !has_other_content(node, source, self.index));
-        let known = source.as_ref().map(|source| self.known(node, source, rendered));
-        if let Some(known) = known.filter(|known| *known != DrainNeed::Unknown || !node.merges()) {
+        let source = from.from.as_ref().filter(|source| !has_other_content(node, source, self.index));
+        let known = source.map(|source| self.known(node, source, &from, rendered));
+        if let Some(known) = known.filter(|known| *known != DrainNeed::Unknown || !may_be_sampled(&from)) {
             return known;
         }
         // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this node, so
         // it counts only where an agent compares again, and refuses.
-        let from = if node.merges() { from } else { None };
-        let own = Some(from.as_ref()).filter(|from| is_sampled(node, *from));
-        match own.and_then(|from| sampled(self.pool, std::iter::once(node), from, self.index)) {
+        let own = Some(&from).filter(|from| is_sampled(node, from));
+        let placement = node_placement(self.pool, node);
+        match own.and_then(|from| sampled(self.pool, std::iter::once(node), from, placement, self.index)) {
             Some(needs_drain) => DrainNeed::of_change(needs_drain),
-            None if node.content.is_some() && self.sampled.get(&from) == Some(&false) => DrainNeed::None,
+            None if node.content.is_some() && self.sampled.get(&(from, placement)) == Some(&false) => DrainNeed::None,
             None => DrainNeed::Unknown,
         }
     }
 
     /// Whether a change from this ConfigMap needs a drain.
-    fn known(&self, node: &Node, source: &ConfigSource, rendered: &Rendered) -> DrainNeed {
-        let key = Comparison { from: source.clone(), kubelet: known_minor(node), merges: node.merges() };
+    fn known(&self, node: &Node, source: &ConfigSource, from: &Start, rendered: &Rendered) -> DrainNeed {
+        let placement = node_placement(self.pool, node);
+        let key = Comparison { from: from.clone(), placement, kubelet: known_minor(node) };
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
         let needs = self.index.document(source).map_or(DrainNeed::Unknown, |old| {
-            let (new, minors) = (&rendered.document, BTreeSet::from([key.kubelet]));
-            let fields = match key.merges {
-                true => overlaid_fields(&old, new, &minors),
-                false => changed_fields(Some(&old), Some(new), &minors),
-            };
+            let new = (&rendered.document, placement);
+            let fields = placed_fields((&old, from.placement), new, &BTreeSet::from([key.kubelet]));
+            let is_unknown = from.may_change_more(placement) || fields.iter().any(|field| field.risk.is_none());
             match DrainNeed::of_change(worst(&fields) >= Some(Class::Drain)) {
-                DrainNeed::None if fields.iter().any(|field| field.risk.is_none()) => DrainNeed::Unknown,
+                DrainNeed::None if is_unknown => DrainNeed::Unknown,
                 needs => needs,
             }
         });
@@ -120,10 +121,15 @@ impl<'a> DrainNeeds<'a> {
     }
 }
 
-/// Reports whether the answer of a node's kubelet tells what a change of this configuration needs: the local one, or one
-/// that is merged over the node's own.
-fn is_sampled(node: &Node, from: Option<&ConfigSource>) -> bool {
-    sample::runs(node, from) && (from.is_none() || node.merges())
+/// Reports whether the answer of a node's kubelet tells what a change of this configuration needs.
+fn is_sampled(node: &Node, from: &Start) -> bool {
+    Start::active(node) == *from && may_be_sampled(from)
+}
+
+/// Reports whether only a kubelet knows what a node with this configuration runs: the local one, or one that is merged over
+/// the node's own.
+fn may_be_sampled(from: &Start) -> bool {
+    from.from.is_none() || from.placement == Some(Placement::Overlay)
 }
 
 /// Whether the riskiest answer of these nodes needs a drain. `None` without an answer, and if it leaves the risk of a field
@@ -131,13 +137,14 @@ fn is_sampled(node: &Node, from: Option<&ConfigSource>) -> bool {
 fn sampled<'a>(
     pool: &Pool,
     nodes: impl IntoIterator<Item = &'a Node>,
-    from: Option<&ConfigSource>,
+    from: &Start,
+    placement: Placement,
     index: &ConfigMapIndex<'_>,
 ) -> Option<bool> {
     let PoolTarget::Config(rendered) = &pool.target else { return None };
-    let assigned = from.and_then(|source| index.document(source));
-    let (fields, _) =
-        sample::changes_of(nodes.into_iter(), index.observed(), assigned.as_ref(), Some(&rendered.document))?;
+    let assigned = from.from.as_ref().and_then(|source| index.document(source));
+    let new = (&rendered.document, placement);
+    let (fields, _) = sample::changes_of(nodes.into_iter(), index.observed(), assigned.as_ref(), new)?;
     let fields = fields?;
     let needs_drain = worst(&fields) >= Some(Class::Drain);
     (needs_drain || fields.iter().all(|field| field.risk.is_some())).then_some(needs_drain)

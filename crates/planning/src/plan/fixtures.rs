@@ -17,10 +17,11 @@ use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
-    Readiness,
+    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeContent, NodeSupport,
+    Observed, Readiness,
 };
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
@@ -121,6 +122,12 @@ pub fn node(name: &str, pool: &str) -> Node {
         support: NodeSupport::Follows,
         ..Node::named(node_name(name))
     }
+}
+
+/// Content of a NodeConfig whose agent replaces the node's own configuration, as assigned.
+pub fn replacing() -> NodeContent {
+    let placement = Some(Placement::Replace);
+    NodeContent { placement, active_placement: placement, reported: true, ..NodeContent::default() }
 }
 
 /// Label of the domains in tests.
@@ -225,6 +232,7 @@ pub fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash: Option
         pool: pool.map(pool_name),
         content_hash: hash.map(str::to_owned),
         commit: None,
+        placement: None,
         created: None,
         deleting: false,
     }

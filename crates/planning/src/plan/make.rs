@@ -23,6 +23,7 @@ use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Options of a plan.
@@ -72,8 +73,11 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
             continue;
         }
         if let PoolTarget::Config(rendered) = &pool.target {
+            if pool.placement == Some(Placement::Overlay) && observed.default_placement() == Placement::Replace {
+                problems.push(Problem::OverlayOnNodes { pool: pool.name.clone() });
+            }
             let assigned = planned.assignments();
-            match index.need(name, rendered, &options.namespace, assigned, || on_target(nodes, &planned)) {
+            match index.need(pool, rendered, &options.namespace, assigned, || on_target(nodes, &planned)) {
                 Ok(map) if assigned > 0 => config_maps.push(map),
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
@@ -160,7 +164,7 @@ pub fn decide_again(
     let pool = desired.pools.get(pool)?;
     let target = pool_target(pool, &options.namespace, observed);
     // A node that already points at the target was assigned and must be watched.
-    if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
+    if !target.is_assigned_to(node) && !belongs(desired, &pool.name, node) {
         return None;
     }
     if !options.scope.holds(&pool.name, &node.name) {
@@ -347,7 +351,7 @@ fn plan_pool(
                 |source| index.is_readable(source) && (node.content.is_none() || step.assignment.from_hash.is_some());
             step.can_return = node.source.as_ref().is_none_or(returns) && !refuses(node);
         }
-        sorter.add(node, decision, target.is_named_by(node.source.as_ref()));
+        sorter.add(node, decision, target.is_assigned_to(node));
     }
     for (node, pools) in contested {
         let decision =

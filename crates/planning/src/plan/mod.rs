@@ -22,12 +22,14 @@ use kubelet_config::Minor;
 use kubelet_config::capacity::Reservation;
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{KubeletVersion, Maintainer, Node, Pause, UnreadableField};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
 mod check;
 mod config_maps;
+mod counts;
 mod decide;
 mod disruption;
 mod drains;
@@ -45,6 +47,7 @@ mod sample;
 pub mod saved;
 mod scope;
 mod selection;
+mod start;
 mod static_pods;
 mod steps;
 mod verdicts;
@@ -76,18 +79,21 @@ mod verdicts_tests;
 
 pub use check::{Violation, check, check_returning};
 pub use config_maps::ConfigMapIndex;
+pub use counts::Counts;
 pub use decide::{
     CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
-    present_state,
+    outdated_agent, present_state,
 };
-pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, fix, rollback_fix};
+pub use disruption::{
+    ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, fix, placed_fields, rollback_fix,
+};
 pub use id::PlanId;
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
 pub use pointers::{PointerChange, PointerMove, PointerState, PointerTime};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
-pub use required_config_maps::{pool_target, required_config_maps};
+pub use required_config_maps::{pool_placement, pool_target, required_config_maps};
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
 pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
@@ -143,6 +149,8 @@ pub struct ConfigMapPlan {
     pub kubelet: String,
     /// Path of the pool's `kubelet.yaml` in the repository, or of its `pool.yaml` if it has no own configuration.
     pub path: String,
+    /// Placement that the pool requires, which the ConfigMap records if it is created.
+    pub placement: Option<Placement>,
     /// Whether the ConfigMap must be created. Otherwise it exists with exactly this content.
     pub create: bool,
 }
@@ -192,9 +200,9 @@ impl PoolPlan {
         self.waves.iter().flat_map(|wave| &wave.steps)
     }
 
-    /// Writes that add `spec.contentHash` to NodeConfigs of nodes that are otherwise left unchanged.
-    pub fn added_hashes(&self) -> impl Iterator<Item = (&NodeName, &Assignment)> {
-        self.left_alone.iter().filter_map(|left| Some((&left.node, left.adds_hash.as_deref()?)))
+    /// Writes that complete the NodeConfigs of nodes that are otherwise left unchanged.
+    pub fn completions(&self) -> impl Iterator<Item = (&NodeName, &Assignment)> {
+        self.left_alone.iter().filter_map(|left| Some((&left.node, left.completion.as_deref()?)))
     }
 
     /// Number of nodes that the plan drains.
@@ -219,15 +227,16 @@ pub struct LeftAlone {
     pub unavailable: bool,
     /// The reason.
     pub why: Why,
-    /// Write that adds `spec.contentHash` to the node's NodeConfig and changes nothing else: no kubelet restarts.
-    pub adds_hash: Option<Box<Assignment>>,
+    /// Write that adds what `spec` of the node's NodeConfig lacks, `contentHash` or `placement`, and that the node does
+    /// already: no kubelet restarts.
+    pub completion: Option<Box<Assignment>>,
 }
 
 impl LeftAlone {
     /// Leaves a node unchanged.
     #[must_use]
     pub fn new(node: &Node, why: Why) -> Self {
-        Self { node: node.name.clone(), unavailable: !is_available(node), why, adds_hash: None }
+        Self { node: node.name.clone(), unavailable: !is_available(node), why, completion: None }
     }
 }
 
@@ -265,6 +274,8 @@ pub enum Why {
     NoDynamicConfig,
     /// No node agent has reported from the node, so none runs there.
     AgentSilent,
+    /// The node agent is too old to know placements: it would ignore that of the assignment.
+    AgentOutdated,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
     /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
@@ -317,6 +328,7 @@ impl Why {
             | Self::Unsupported { .. }
             | Self::NoDynamicConfig
             | Self::AgentSilent
+            | Self::AgentOutdated
             | Self::Outlived
             | Self::Unreadable(_)
             | Self::Contested { .. }
@@ -382,37 +394,6 @@ pub struct Release {
     pub tainted: bool,
 }
 
-/// Totals of a plan, shown by every report.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Counts {
-    /// Nodes to assign.
-    pub assign: usize,
-    /// Nodes that point at their target but have not converged.
-    #[serde(rename = "await")]
-    pub await_: usize,
-    /// Nodes that run their target.
-    pub settled: usize,
-    /// Nodes left unchanged that cannot reach their target, each for a reason that an operator should know.
-    pub blocked: usize,
-    /// Nodes left unchanged because they are paused or being deleted.
-    pub skipped: usize,
-    /// Nodes left unchanged because the run is limited to other nodes. Unset without such nodes.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub not_requested: usize,
-    /// ConfigMaps to create.
-    pub create: usize,
-    /// NodeConfigs of settled nodes that get the content hash of their assignment.
-    pub add_hash: usize,
-    /// Nodes in no pool.
-    pub unpooled: usize,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
 impl Plan {
     /// Number of nodes of all pools that may be unavailable at once. `None`: no limit beside those of the pools.
     #[must_use]
@@ -451,7 +432,7 @@ impl Plan {
         self.config_maps.iter().any(|map| map.create)
             || !self.releases.is_empty()
             || self.pools.iter().any(|pool| pool.pointer.is_some())
-            || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.added_hashes().next().is_some())
+            || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.completions().next().is_some())
     }
 
     /// Reports whether the plan drains nodes, or may do so in a rollback.
@@ -466,29 +447,5 @@ impl Plan {
     #[must_use]
     pub fn marks_nodes(&self) -> bool {
         self.releases.iter().any(|release| release.tainted) || self.drains_nodes()
-    }
-
-    /// Totals of the plan.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts {
-            create: self.config_maps.iter().filter(|map| map.create).count(),
-            unpooled: self.unpooled.len(),
-            ..Counts::default()
-        };
-        for pool in &self.pools {
-            counts.assign += pool.assignments();
-            counts.await_ += pool.steps().count() - pool.assignments();
-            counts.add_hash += pool.added_hashes().count();
-            for left in &pool.left_alone {
-                match left.why.state() {
-                    _ if left.why == Why::OutOfScope => counts.not_requested += 1,
-                    State::Settled => counts.settled += 1,
-                    State::Blocked => counts.blocked += 1,
-                    _ => counts.skipped += 1,
-                }
-            }
-        }
-        counts
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, on_trial, options,
-    policy, pool, pool_name, rendered, source, with_config_map, with_pointer,
+    policy, pool, pool_name, rendered, replacing, source, with_config_map, with_pointer,
 };
 use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, check_returning, make};
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
@@ -78,7 +78,8 @@ fn waits_for_canaries_that_soak_again() {
 /// Node whose own agent assigned the target, because the node joined with it.
 fn joined(name: &str) -> Node {
     let hash = Some(rendered("a", 64).hash);
-    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, merged: None };
+    let content =
+        NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, ..replacing() };
     Node { content: Some(content), ..converged(name) }
 }
 
@@ -154,12 +155,12 @@ fn hash_that_a_node_omitted_from_its_own_assignment_is_not_added_beside_the_roll
     let unhashed = |self_assigned: bool| {
         let content = joined("n1").content.map(|content| NodeContent { assigned: None, self_assigned, ..content });
         let plan = planned(&desired([pool_a(0)]), &cluster([Node { content, ..converged("n1") }]), &options());
-        (plan.pools[0].added_hashes().count(), plan.pools[0].assignments())
+        (plan.pools[0].completions().count(), plan.pools[0].assignments())
     };
     assert_eq!((unhashed(false), unhashed(true)), ((1, 0), (0, 1)));
     let content = joined("n1").content.map(|content| NodeContent { assigned: None, ..content });
     let plan = planned(&desired([pool_a(0)]), &with_adopted([Node { content, ..adopted("n1") }]), &options());
-    assert_eq!((plan.pools[0].added_hashes().count(), plan.pools[0].assignments()), (0, 0));
+    assert_eq!((plan.pools[0].completions().count(), plan.pools[0].assignments()), (0, 0));
 }
 
 /// A node that joined a zone does not mean that the rollout has begun it.
@@ -470,10 +471,9 @@ fn checker_rejects_wrong_moves() {
         problems(&|pointer| pointer.to.config.as_mut().unwrap().kubelet = "maxPods: 1\n".to_owned()),
         ["pointer of pool a: does not name the content of its pool"]
     );
-    assert_eq!(
-        problems(&|pointer| pointer.to.config = None),
-        ["pointer of pool a: does not name the content of its pool"]
-    );
+    let without = problems(&|pointer| pointer.to.config = None);
+    assert_eq!(without[0], "pointer of pool a: does not name the content of its pool");
+    assert_eq!(without[1..], ["pointer of pool a: has another placement than its pool"]);
     // Nodes that joined, and no more nodes than canaries, prove nothing.
     for (canaries, node) in [(0, joined("n1")), (1, adopted("n1"))] {
         let (proven, of_pool) = (

@@ -5,6 +5,7 @@
 
 use super::evidence;
 use super::problem::Problem;
+use super::required_config_maps::pool_placement;
 use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, Why};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::finding::Finding;
@@ -65,7 +66,7 @@ impl PointerState {
         match (self, &pool.target) {
             (Self::Written(pointer), PoolTarget::Local) => pointer.config.is_none(),
             (Self::Written(PoolPointer { config: Some(config), .. }), PoolTarget::Config(rendered)) => {
-                config.hash == rendered.hash
+                config.hash == rendered.hash && config.placement == pool_placement(pool)
             }
             _ => false,
         }
@@ -180,7 +181,7 @@ pub(super) fn pointer_move(
             config_map: rendered.config_map.clone(),
             hash: rendered.hash,
             kubelet: rendered.canonical.clone(),
-            placement: None,
+            placement: pool_placement(pool),
         }),
     };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.

@@ -130,6 +130,14 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
+    /// The pool has the placement overlay, but Nodes carry the assignments.
+    #[error(
+        "pool {pool} has the placement overlay, but its nodes follow assignments themselves, which replace the whole configuration"
+    )]
+    OverlayOnNodes {
+        /// The pool.
+        pool: PoolName,
+    },
     /// Kubelets of the pool would refuse its configuration, or the strict checks do.
     #[error(
         "pool {pool}: {} on {nodes} of its nodes (for example {example}) would not run the configuration as written: {}",
@@ -254,6 +262,9 @@ impl Problem {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
                 format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))
             }
+            Self::OverlayOnNodes { pool } => format!(
+                "write placement: replace under spec.kubelet in pools/{pool}/pool.yaml, and name every field that its nodes need"
+            ),
             Self::PointerChanged { namespace, change, .. } => change.help(namespace),
             Self::PointerImmutable { namespace, name } => {
                 format!("run `kubectl -n {namespace} delete configmap {name}`, so that the next sync creates it")
@@ -281,6 +292,7 @@ impl Problem {
                 | Self::NothingSelected { .. }
                 | Self::PoolLostItsNodes { .. }
                 | Self::RequiredNodesMissing { .. }
+                | Self::OverlayOnNodes { .. }
                 | Self::Refused { .. }
                 | Self::TooDisruptive { .. }
         )
@@ -298,6 +310,7 @@ impl Problem {
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::ConfigMapMissing { .. } => "config-map-gone",
             Self::ConfigMapDeleting { .. } => "config-map-deleting",
+            Self::OverlayOnNodes { .. } => "overlay-on-nodes",
             Self::Refused { .. } => "configuration-refused",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
             Self::PointerChanged { .. } => "pool-pointer-differs",

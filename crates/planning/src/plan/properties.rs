@@ -15,7 +15,8 @@ use crate::convergence::Target;
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, NodeSupport, Observed, Readiness};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +77,17 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8), self_assigned: bo
     let hash =
         |number: u8| [None, Some(64), Some(110), Some(5)][usize::from(number)].map(|pods| rendered(pool, pods).hash);
     let max_disruption = [None, Some(Class::None), Some(Class::Drain), Some(Class::Replace)][usize::from(most)];
-    let merged = [None, Some(false), Some(true), Some(true)][usize::from(active)];
-    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned, merged }
+    let placement = |number: u8| [None, Some(Placement::Replace), Some(Placement::Overlay), None][usize::from(number)];
+    NodeContent {
+        assigned: hash(assigned),
+        active: hash(active),
+        max_disruption,
+        self_assigned,
+        placement: placement(most),
+        active_placement: placement(assigned),
+        activation: placement(most),
+        reported: active > 0,
+    }
 }
 
 prop_compose! {
@@ -91,6 +101,7 @@ prop_compose! {
         allowed in prop::sample::select(Class::ALL.to_vec()),
         readable in any::<bool>(),
         local in prop::bool::weighted(0.2),
+        placement in prop::option::of(prop::sample::select(Placement::ALL.to_vec())),
     ) -> (Desired, Observed) {
         let mut policy = policy(budget);
         policy.allow_disruption = allowed;
@@ -100,13 +111,16 @@ prop_compose! {
         policy.order = order_soak.map(order);
         let second = pool("b", 64, policy.clone());
         let second = if local { Pool { target: PoolTarget::Local, ..second } } else { second };
-        let desired = desired([pool("a", 64, policy), second]);
+        // Nodes carry no placement.
+        let first = Pool { placement: placement.filter(|_| agents), ..pool("a", 64, policy) };
+        let desired = desired([first, second]);
         let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes, zone, joined))| {
             let zone = ["z0", "z1", "z2"].get(usize::from(zone)).copied();
             let pool = ["a", "b", "none"][usize::from(state.2)];
             Node { content: agents.then(|| content(pool, hashes, joined)), ..in_zone(build(index, state), zone) }
         });
         let mut observed = observed(nodes);
+        observed.versions.node_configs = agents.then(NodeConfigList::default);
         for pool in ["a", "b"] {
             let old = rendered(pool, 110);
             with_config_map(&mut observed, pool, &old);
@@ -138,14 +152,18 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 active: pool.target.hash(),
                 max_disruption: Some(step.assignment.max_disruption.min(Class::Replace)),
                 self_assigned: false,
-                merged: None,
+                placement: step.assignment.to_placement,
+                active_placement: pool.target.placement().or(Some(Placement::Overlay)),
+                activation: None,
+                reported: true,
             };
-            let content = moved.content.map(|before| NodeContent { merged: before.merged, ..written });
+            let content = moved.content.map(|_| written);
             after.nodes.insert(step.node.clone(), Node { content, ..moved });
         }
-        for (name, added) in pool.added_hashes() {
+        for (name, added) in pool.completions() {
             if let Some(content) = after.nodes.get_mut(name).and_then(|node| node.content.as_mut()) {
                 (content.assigned, content.max_disruption) = (added.to_hash, Some(added.max_disruption));
+                content.placement = added.to_placement;
             }
         }
         if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &pool.target) {
@@ -175,16 +193,23 @@ proptest! {
         let plan = plan(&desired, &observed);
         for pool in &plan.pools {
             let steps = pool.steps().filter(|step| step.action == Action::Assign).map(|step| &step.assignment);
-            for written in steps.chain(pool.added_hashes().map(|(_, added)| added)) {
+            for written in steps.chain(pool.completions().map(|(_, added)| added)) {
                 prop_assert_eq!(written.to_hash, pool.hash);
+                let wanted = pool.target.placement();
+                prop_assert!(wanted.is_none() || written.to_placement == wanted);
                 prop_assert!(written.max_disruption <= pool.policy.allow_disruption);
             }
             for left in pool.left_alone.iter().filter(|left| left.why == Why::Converged) {
                 let node = &observed.nodes[&left.node];
                 let Some(content) = node.content.filter(|_| node.source.is_some()) else { continue };
                 prop_assert_eq!(content.active, pool.hash, "called converged on other content");
-                let complete = content.assigned == pool.hash || left.adds_hash.is_some() || pool.is_paused();
-                prop_assert!(complete || !node.follows_config_source(), "keeps an assignment without its hash");
+                let placement = pool.target.placement();
+                let runs = placement.is_none() || content.active_placement == placement;
+                prop_assert!(runs, "called converged with another placement");
+                let placed = placement.is_none() || content.placement == placement;
+                let as_written = content.assigned == pool.hash && placed;
+                let complete = as_written || left.completion.is_some() || pool.is_paused();
+                prop_assert!(complete || !node.follows_config_source(), "keeps an incomplete assignment");
             }
         }
     }

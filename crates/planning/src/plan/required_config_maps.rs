@@ -12,6 +12,7 @@ use super::pointers::required_pointer;
 use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
 use nodecfg_contract::names::NamespaceName;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Keys of the ConfigMaps whose content planning needs.
@@ -26,7 +27,7 @@ pub fn required_config_maps(
         let Some(pool) = desired.pools.get(name) else { continue };
         wanted.extend(required_pointer(desired, pool, namespace));
         let target = pool_target(pool, namespace, observed);
-        let leaving = nodes.iter().filter(|node| !target.is_named_by(node.source.as_ref()));
+        let leaving = nodes.iter().filter(|node| !target.is_assigned_to(node));
         let mut any = false;
         for node in leaving {
             any = true;
@@ -57,11 +58,23 @@ fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Obse
         || nodes.iter().any(accepted_another)
 }
 
+/// Placement that the nodes of a pool must have. `None`: that which each agent follows without `spec.placement`.
+#[must_use]
+pub fn pool_placement(pool: &Pool) -> Option<Placement> {
+    pool.placement
+}
+
+/// How a node will combine the configuration of its pool with its own.
+pub(super) fn node_placement(pool: &Pool, node: &Node) -> Placement {
+    pool_placement(pool).unwrap_or_else(|| node.assigned_placement())
+}
+
 /// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.
 #[must_use]
 pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) -> Target {
     let PoolTarget::Config(rendered) = &pool.target else { return Target::Local };
     let source = rendered.source(namespace);
     let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
-    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid })
+    let placement = pool_placement(pool);
+    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement })
 }

@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields, merged_over, overlaid_fields, worst};
+use super::disruption::{ChangedField, changed_fields, merged_over, placed_fields, worst};
+use super::start::Start;
 use super::verdicts::known_minor;
 use super::{Action, ChangeSet, Plan};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
 
 /// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
@@ -45,14 +47,16 @@ pub struct Sample {
 /// version is known and whose current configuration, or the risk of its change, is unknown.
 #[must_use]
 pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
-    type Group<'a> = (&'a PoolName, Option<&'a ConfigSource>, Minor);
+    type Group<'a> = (&'a PoolName, (Option<&'a ConfigSource>, Option<Placement>), Minor);
     let mut groups: BTreeMap<Group<'_>, Vec<&NodeName>> = BTreeMap::new();
     for pool in plan.pools.iter().filter(|pool| pool.target.source().is_some()) {
         let unknown: Vec<&ChangeSet> = pool.changes.iter().filter(|set| !set.has_risk()).collect();
         let assigned = pool.steps().filter(|step| step.action == Action::Assign);
         for node in assigned.filter_map(|step| observed.nodes.get(&step.node)) {
-            let is_start = |set: &&&ChangeSet| set.merged == node.merges() && runs(node, set.from.as_ref());
-            let Some(from) = unknown.iter().find(is_start).map(|set| set.from.as_ref()) else { continue };
+            let active = Start::active(node);
+            let is_start = |set: &&&ChangeSet| set.from == active.from && set.placement == active.placement;
+            let start = unknown.iter().find(is_start).map(|set| (set.from.as_ref(), set.placement));
+            let Some(from) = start else { continue };
             // The defaults of other versions are unknown, and a kubelet that is down does not answer.
             let Some(minor) = known_minor(node).filter(|_| node.ready == Readiness::Ready) else { continue };
             groups.entry((&pool.name, from, minor)).or_default().push(&node.name);
@@ -75,22 +79,13 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
     chosen
 }
 
-/// Reports whether the active configuration of a node is this one.
-pub(super) fn runs(node: &Node, from: Option<&ConfigSource>) -> bool {
-    match (from, node.status.active.as_ref()) {
-        (Some(from), Some(active)) => from.names_same(active),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
 /// Changed fields of a group of nodes according to the answers of some of them. `None` if none was asked. `assigned`:
-/// the configuration of their assignment, if known.
+/// the configuration of their assignment, if known. `new`: the future configuration with its placement.
 pub(super) fn changes_of<'a>(
     nodes: impl Iterator<Item = &'a Node>,
     observed: &Observed,
     assigned: Option<&Document>,
-    new: Option<&Document>,
+    new: (&Document, Placement),
 ) -> Option<(Option<Vec<ChangedField>>, Sample)> {
     let mut sample = Sample { asked: 0, read: 0, same: 0, unread: None };
     let mut found: Vec<(Vec<ChangedField>, usize)> = Vec::new();
@@ -121,7 +116,7 @@ fn fields_of(
     node: &Node,
     answer: &RunningConfig,
     assigned: Option<&Document>,
-    new: Option<&Document>,
+    (new, placement): (&Document, Placement),
 ) -> Result<Vec<ChangedField>, UnreadReason> {
     let text = match answer {
         RunningConfig::Read(text) => text,
@@ -130,12 +125,12 @@ fn fields_of(
     let old = Document::parse("configz", text).document.filter(|document| document.root.mapping().is_some());
     let old = old.ok_or(UnreadReason::Unusable)?;
     let minors = [known_minor(node)].into_iter().collect();
-    let merged = new.filter(|_| node.merges()).map(|new| merged_over(&old, new));
-    let mut fields = changed_fields(Some(&old), merged.as_ref().or(new), &minors);
-    if let (Some(assigned), Some(new)) = (assigned, new.filter(|_| node.merges())) {
+    let merged = (placement == Placement::Overlay).then(|| merged_over(&old, new));
+    let mut fields = changed_fields(Some(&old), merged.as_ref().or(Some(new)), &minors);
+    if let Some(assigned) = assigned.filter(|_| merged.is_some()) {
         // What the configuration no longer names returns to the node's own value, which the kubelet does not show.
-        let removed = overlaid_fields(assigned, new, &minors).into_iter().filter(|field| field.change.new.is_none());
-        fields.extend(removed);
+        let named = placed_fields((assigned, Some(node.active_placement())), (new, placement), &minors);
+        fields.extend(named.into_iter().filter(|field| field.change.old.is_some() && field.change.new.is_none()));
         fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
     }
     // A kubelet returns all fields, also those that it has by default: a missing one is no change.

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use super::disruption_tests::{config, planned, runs, wants};
 use super::fixtures::{
-    desired, fetched, managed, namespace, node, node_name, observed, on, policy, pool, source, with_config_map,
+    desired, fetched, managed, namespace, node, node_name, observed, on, policy, pool, replacing, source,
+    with_config_map,
 };
 use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
 use super::{Sample, Scope, check, nodes_to_sample};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigStatus;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{
-    ConfigMapKey, KubeletVersion, Node, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
+    ConfigMapKey, KubeletVersion, Node, NodeConfigList, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
 };
 
 /// `number` nodes `n01`… on their local configuration, with kubelets of this version.
@@ -171,7 +173,7 @@ fn rollback_to_replaced_content_needs_what_it_needs_without_a_sample() {
     add_known(&mut cluster, "n01", "maxPods: 64");
     let other = Some(config("maxPods: 65").hash);
     let content =
-        NodeContent { assigned: other, active: other, max_disruption: None, self_assigned: false, merged: None };
+        NodeContent { assigned: other, active: other, max_disruption: None, self_assigned: false, ..replacing() };
     cluster.nodes.get_mut(&node_name("n01")).unwrap().content = Some(content);
     answer(&mut cluster, &[("n01", Ok("maxPods: 110"))]);
     let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
@@ -268,8 +270,19 @@ fn saved_plan_does_not_depend_on_samples() {
 
 /// The node with an agent that writes drop-ins.
 fn dropping_in(node: Node) -> Node {
-    let content = Some(NodeContent { merged: Some(true), ..node.content.unwrap_or_default() });
-    Node { content, ..node }
+    let placement = Some(Placement::Overlay);
+    let content = node.content.unwrap_or_default();
+    let content = NodeContent { placement, active_placement: placement, reported: true, ..content };
+    Node { content: Some(content), ..node }
+}
+
+/// The cluster, whose NodeConfigs carry the assignments, with agents that write drop-ins.
+fn with_drop_ins(mut cluster: Observed) -> Observed {
+    cluster.versions.node_configs = Some(NodeConfigList::default());
+    for node in cluster.nodes.values_mut() {
+        *node = dropping_in(Node { ready: Readiness::Ready, ..node.clone() });
+    }
+    cluster
 }
 
 /// Paths of the changed fields of the only set, each with its class, and whether the set has a risk.
@@ -285,10 +298,7 @@ fn drop_in_is_merged_over_what_its_kubelet_runs() {
     let own = "cgroupDriver: systemd\ncgroupRoot: /x\nevictionHard: {memory.available: 1Gi}";
     let mut file = local(1, "v1.36.2");
     answer(&mut file, &[("n01", Ok(own))]);
-    let mut drop_in = file.clone();
-    for node in drop_in.nodes.values_mut() {
-        *node = dropping_in(node.clone());
-    }
+    let drop_in = with_drop_ins(file.clone());
     let wanted = "maxPods: 200\nevictionHard: {memory.available: 500Mi}";
     let refused = |cluster: &Observed| planned(&wants(wanted, Class::Restart), cluster).refusals().len();
     assert_eq!((refused(&file), refused(&drop_in)), (1, 0));
@@ -307,9 +317,7 @@ fn fields_that_one_drop_in_names_alone_have_an_unknown_risk() {
     let mut cluster = observed([]);
     let (before, wanted) = ("maxPods: 64\ncgroupRoot: /x", "maxPods: 200\ncgroupDriver: systemd");
     add_known(&mut cluster, "n01", before);
-    for node in cluster.nodes.values_mut() {
-        *node = dropping_in(Node { ready: Readiness::Ready, ..node.clone() });
-    }
+    let mut cluster = with_drop_ins(cluster);
     let known = ("maxPods".to_owned(), Some(Class::Restart));
     let (driver, root) = (("cgroupDriver".to_owned(), None), ("cgroupRoot".to_owned(), None));
     assert_eq!(changed(&cluster, wanted), (vec![driver, root.clone(), known.clone()], false));
@@ -337,9 +345,7 @@ fn drop_in_is_drained_for_what_its_kubelet_shows() {
         let mut cluster = observed([]);
         add_known(&mut cluster, "n01", "maxPods: 64");
         add_known(&mut cluster, "n02", "maxPods: 64");
-        for node in cluster.nodes.values_mut() {
-            *node = dropping_in(Node { ready: Readiness::Ready, ..node.clone() });
-        }
+        let mut cluster = with_drop_ins(cluster);
         if let Some(fields) = answered {
             answer(&mut cluster, &[("n01", Ok(fields))]);
         }

@@ -45,6 +45,9 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
         to: pool.target.source().cloned(),
         from_hash: None,
         to_hash: pool.target.hash(),
+        from_placement: None,
+        to_placement: pool.target.placement(),
+        present_placement: Some(node.assigned_placement()),
         max_disruption: pool.policy.allow_disruption,
     };
     let step = Step {

@@ -14,6 +14,7 @@ use super::{
 use crate::desired::{Desired, PoolTarget, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
 };
@@ -61,6 +62,9 @@ fn assigns_new_pool_with_precondition() {
         to: Some(target("a", 64)),
         from_hash: None,
         to_hash: Some(rendered("a", 64).hash),
+        from_placement: None,
+        to_placement: None,
+        present_placement: Some(Placement::Replace),
         max_disruption: Class::Restart,
     };
     assert_eq!((&step.action, &step.assignment), (&Action::Assign, &assigned));
@@ -80,6 +84,9 @@ fn local_target_removes_the_source() {
         to: None,
         from_hash: Some(rendered("a", 64).hash),
         to_hash: None,
+        from_placement: None,
+        to_placement: None,
+        present_placement: Some(Placement::Replace),
         max_disruption: Class::Restart,
     };
     assert_eq!((&step.action, &step.assignment), (&Action::Assign, &reset));

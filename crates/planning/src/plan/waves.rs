@@ -68,6 +68,7 @@ impl Sorter {
                 // A node that follows no assignment runs the target by chance, and its canary would never end.
                 let is_canary =
                     left.why == Why::Converged && !left.unavailable && proves && node.follows_config_source();
+                let content = node.content.unwrap_or_default();
                 if self.lacks_converged() && is_canary {
                     self.converged.push(Step {
                         node: node.name.clone(),
@@ -77,6 +78,9 @@ impl Sorter {
                             to: node.source.clone(),
                             from_hash: None,
                             to_hash: None,
+                            from_placement: content.placement,
+                            to_placement: content.placement,
+                            present_placement: Some(node.assigned_placement()),
                             max_disruption: Class::Restart,
                         },
                         domain,

@@ -40,6 +40,10 @@ impl fmt::Display for Why {
                 "no node agent has reported from the node; install the agent (`nodecfg install --agent daemonset --image \
                  IMAGE`), or check why it does not run",
             ),
+            Self::AgentOutdated => f.write_str(
+                "the node agent reports no placement, because it is older than this nodecfg; upgrade it (`nodecfg install \
+                 --agent daemonset --image IMAGE`)",
+            ),
             Self::Outlived => f.write_str(
                 "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again after two \
                  minutes",

@@ -16,7 +16,7 @@ use crate::hold::{Hold, HoldReason};
 use crate::instant::{Instant, Now};
 use crate::plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
-    with_config_map,
+    replacing, with_config_map,
 };
 use crate::plan::{Plan, make};
 use nodecfg_contract::names::GateName;
@@ -179,7 +179,7 @@ fn pool_soaks_before_the_next_one_starts() {
     // The soak time has passed once a node that the reconciler assigned runs the target of the next pool.
     for (self_assigned, started) in [(false, vec!["b2".to_owned()]), (true, vec![])] {
         let hash = Some(rendered("b", 64).hash);
-        let content = NodeContent { assigned: hash, active: hash, self_assigned, ..NodeContent::default() };
+        let content = NodeContent { assigned: hash, active: hash, self_assigned, ..replacing() };
         let settled = Node { content: Some(content), ..on(node("b1", "b"), &target("b1")) };
         let mut scenario = Scenario::new(pools(), [node("a1", "a"), settled.clone(), node("b2", "b")]);
         scenario.send(Input::Observed(Box::new(settled)));

@@ -28,6 +28,7 @@ mod gates;
 mod held;
 mod new_nodes;
 mod orders;
+mod placements;
 mod pods;
 mod pointers;
 mod proof;

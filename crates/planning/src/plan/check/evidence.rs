@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{Checker, Violation};
 use crate::plan::{Action, Plan, PointerTime, PoolPlan, WaveKind, Why};
-use nodecfg_contract::observed::{Node, Observed, Readiness};
+use nodecfg_contract::observed::{Node, NodeContent, Observed, Readiness};
 
 /// Reports whether the reconciler wrote what the node is assigned.
 fn is_assigned(node: &Node) -> bool {
@@ -23,7 +23,12 @@ pub(super) fn is_proven(pool: &PoolPlan, observed: &Observed) -> bool {
                 || pool.left_alone.iter().any(|left| left.node == node.name && matches!(left.why, Why::Adopted { .. }))
         }),
     };
-    let verified = |node: &Node| pool.hash.is_none() || node.content.is_none_or(|content| content.active == pool.hash);
+    let placement = pool.target.placement();
+    let verified = |node: &Node| {
+        let is_placed = |content: NodeContent| placement.is_none() || content.active_placement == placement;
+        let is_target = |content: NodeContent| content.active == pool.hash && is_placed(content);
+        pool.hash.is_none() || node.content.is_none_or(is_target)
+    };
     let left = pool.left_alone.iter().filter_map(|left| observed.nodes.get(&left.node));
     let proving =
         left.filter(|node| is_assigned(node) && node.ready == Readiness::Ready && runs(node) && verified(node));
@@ -87,7 +92,7 @@ impl Checker<'_> {
             (value.is_none(), value)
         };
         let nodes = &self.observed.nodes;
-        let points = |node: &&Node| is_assigned(node) && pool.target.is_named_by(node.source.as_ref());
+        let points = |node: &&Node| is_assigned(node) && pool.target.is_assigned_to(node);
         let stepped = pool.steps().filter_map(|step| nodes.get(&step.node)).filter(points);
         let left = pool.left_alone.iter().filter_map(|left| {
             let node = nodes.get(&left.node)?;

@@ -38,6 +38,8 @@ impl Checker<'_> {
             let hash = pointer.to.config.as_ref().map(|config| ContentHash::of(config.kubelet.as_bytes()));
             let named = pointer.to.config.as_ref().map(|config| config.hash);
             self.require(hash == pool.hash && named == pool.hash, &subject, "does not name the content of its pool");
+            let placement = pointer.to.config.as_ref().and_then(|config| config.placement);
+            self.require(placement == pool.target.placement(), &subject, "has another placement than its pool");
             if pointer.when == PointerTime::AtOnce {
                 let proven = evidence::is_proven(pool, self.observed);
                 self.require(proven, &subject, "moves at once although no node proves its content");

@@ -7,15 +7,19 @@ use crate::convergence::Target;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::nodeconfig::Placement;
+
+/// A configuration with its placement.
+type Placed<'a> = (&'a ConfigSource, Option<Placement>);
 
 /// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
 pub(super) struct PoolChanges<'a> {
-    /// Configurations from which a field of the change has a class that needs a drain, each with whether it is merged over
-    /// the node's own. Empty if the pool drains no nodes. A sample does not tell what the change needs on other nodes.
-    pub(super) needing_drain: Vec<(&'a ConfigSource, bool)>,
+    /// Configurations from which a field of the change has a class that needs a drain, each with its placement. Empty if the
+    /// pool drains no nodes. A sample does not tell what the change needs on other nodes.
+    pub(super) needing_drain: Vec<Placed<'a>>,
     /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
     /// what a rollback does to other nodes.
-    pub(super) reverted: Vec<(&'a ConfigSource, Option<Class>)>,
+    pub(super) reverted: Vec<(Placed<'a>, Option<Class>)>,
 }
 
 impl<'a> PoolChanges<'a> {
@@ -26,7 +30,7 @@ impl<'a> PoolChanges<'a> {
 }
 
 /// See [`PoolChanges::needing_drain`].
-fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<(&ConfigSource, bool)> {
+fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<Placed<'_>> {
     // The defaults of a node's own version may differ from those of other nodes in the set.
     if !same_version || !drains_nodes(pool) {
         return Vec::new();
@@ -37,11 +41,11 @@ fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<(&ConfigSource, boo
     let sets = pool.changes.iter().filter(|set| !set.is_sampled()).filter(|set| {
         set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
     });
-    sets.filter_map(|set| Some((set.from.as_ref()?, set.merged))).collect()
+    sets.filter_map(|set| Some((set.from.as_ref()?, set.placement))).collect()
 }
 
 /// See [`PoolChanges::reverted`].
-fn reverted(pool: &PoolPlan) -> Vec<(&ConfigSource, Option<Class>)> {
+fn reverted(pool: &PoolPlan) -> Vec<(Placed<'_>, Option<Class>)> {
     let known = pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && pool.target != Target::Local);
     let reverted = known.filter_map(|set| {
         let back = |field: &ChangedField| {
@@ -49,7 +53,7 @@ fn reverted(pool: &PoolPlan) -> Vec<(&ConfigSource, Option<Class>)> {
             let class = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
             field.in_effect.iter().map(class).max().unwrap_or(Class::None)
         };
-        Some((set.from.as_ref()?, set.fields.iter().map(back).max()))
+        Some(((set.from.as_ref()?, set.placement), set.fields.iter().map(back).max()))
     });
     reverted.collect()
 }

@@ -11,6 +11,7 @@ use super::{ClusterIdentity, SavedAssignment, SavedOptions, SavedPlan, SavedPool
 use crate::plan::{Plan, Why};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Observed;
 
 /// Kind of a difference, in the order of reports: the most general first.
@@ -131,6 +132,10 @@ fn commit_text(commit: Option<&CommitId>) -> String {
 
 fn source_text(source: Option<&ConfigSource>) -> String {
     source.map_or_else(|| "the local configuration".to_owned(), ToString::to_string)
+}
+
+fn placement_text(placement: Option<Placement>) -> String {
+    placement.map_or_else(|| "unset".to_owned(), |placement| placement.to_string())
 }
 
 fn risk_text(pool: &SavedPool) -> String {
@@ -292,9 +297,15 @@ impl SavedPlan {
         found: &mut Vec<Difference>,
     ) {
         let name = &then.name;
-        let same_target = then.target == current.target && then.hash == current.hash;
+        let placed = then.placement == current.placement;
+        let same_target = then.target == current.target && then.hash == current.hash && placed;
+        if !placed && then.target.is_some() && current.target.is_some() {
+            let (old, new) = (placement_text(then.placement), placement_text(current.placement));
+            let message = format!("the placement of pool {name} is {new}, and was {old}");
+            found.push(Difference::of(Code::PoolConfiguration, message).pool(name).values(old, new));
+        }
         // A new hash version changes every name; that is reported already.
-        if !same_target && self.hash_version == fresh.hash_version {
+        if (&then.target, &then.hash) != (&current.target, &current.hash) && self.hash_version == fresh.hash_version {
             let (old, new) = (source_text(then.target.as_ref()), source_text(current.target.as_ref()));
             let message = format!("the target of pool {name} is {new}, and was {old}");
             found.push(Difference::of(Code::PoolConfiguration, message).pool(name).values(old, new));
@@ -334,7 +345,7 @@ impl SavedPlan {
         }
         for (node, old) in &old {
             let difference = match new.get(*node) {
-                Some(new) => node_difference(old, &new.uid, new.from.as_ref()),
+                Some(new) => node_difference(old, &new.uid, new.from.as_ref(), new.from_placement),
                 None => dropped_node(old, current, same_target, now),
             };
             found.extend(difference.map(|difference| difference.pool(name).node(node)));
@@ -378,7 +389,12 @@ impl SavedPlan {
 }
 
 /// Reports that a node was recreated or has another source, if so.
-fn node_difference(old: &SavedAssignment, uid: &str, from: Option<&ConfigSource>) -> Option<Difference> {
+fn node_difference(
+    old: &SavedAssignment,
+    uid: &str,
+    from: Option<&ConfigSource>,
+    placement: Option<Placement>,
+) -> Option<Difference> {
     let node = &old.node;
     if old.uid != uid {
         let message = format!("node {node} was deleted and recreated");
@@ -387,6 +403,11 @@ fn node_difference(old: &SavedAssignment, uid: &str, from: Option<&ConfigSource>
     if old.from.as_ref() != from {
         let (then, now) = (source_text(old.from.as_ref()), source_text(from));
         let message = format!("node {node} points at {now}, and pointed at {then}");
+        return Some(Difference::of(Code::NodeRepointed, message).values(then, now));
+    }
+    if old.from_placement != placement {
+        let (then, now) = (placement_text(old.from_placement), placement_text(placement));
+        let message = format!("node {node} has the placement {now}, and had {then}");
         return Some(Difference::of(Code::NodeRepointed, message).values(then, now));
     }
     None
@@ -399,7 +420,7 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         return Some(Difference::of(Code::NodeGone, format!("node {node} left the cluster")));
     };
     if seen.uid != old.uid {
-        return node_difference(old, &seen.uid, None);
+        return node_difference(old, &seen.uid, None, None);
     }
     let planned_pool = |plan: &&crate::plan::PoolPlan| {
         plan.steps().any(|step| step.node == *node) || plan.left_alone.iter().any(|left| left.node == *node)
@@ -411,7 +432,9 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         return Some(Difference::of(Code::NodeMoved, format!("node {node} is {place}")));
     }
     // Compares the source without the fields that only a status has.
+    let placement = seen.content.and_then(|content| content.placement);
     let arrived = match (&pool.target, &seen.source) {
+        _ if seen.content.is_some() && placement != pool.placement => false,
         (Some(target), Some(source)) => target.names_same(source),
         (None, None) => true,
         _ => false,
@@ -420,8 +443,8 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         let message = format!("node {node} points at {} already", source_text(pool.target.as_ref()));
         return same_target.then(|| Difference::of(Code::NodeArrived, message));
     }
-    if seen.source != old.from {
-        return node_difference(old, &old.uid, seen.source.as_ref());
+    if seen.source != old.from || placement != old.from_placement {
+        return node_difference(old, &old.uid, seen.source.as_ref(), placement);
     }
     let why =
         planned_pool.and_then(|found| found.left_alone.iter().find(|left| left.node == *node)).map(|left| &left.why);
@@ -437,7 +460,9 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
             format!("kubelet {kubelet} would refuse the configuration")
         }
         Some(Why::OverReserved(reservation)) => format!("the configuration reserves {reservation}"),
-        Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "it does not follow assignments".to_owned(),
+        Some(Why::NoDynamicConfig | Why::AgentSilent | Why::AgentOutdated | Why::Outlived) => {
+            "it does not follow assignments".to_owned()
+        }
         Some(Why::Contested { .. }) => "several pools of equal priority select it".to_owned(),
         Some(Why::Maintained { by }) => format!("{by} maintains it"),
         Some(Why::DrainedBy { fleet }) => format!("fleet {fleet} drains it"),

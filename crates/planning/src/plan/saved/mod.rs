@@ -18,6 +18,7 @@ use kubelet_config::duration;
 use kubelet_config::finding::Strictness;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Pause;
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
@@ -147,6 +148,10 @@ pub struct SavedPool {
     pub target: Option<ConfigSource>,
     /// Hash of the target content; null for the local configuration.
     pub hash: Option<String>,
+    /// How nodes must combine the target with their own configuration: `overlay` or `replace`; absent if the pool requires none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub placement: Option<Placement>,
     /// Number of nodes that may be unavailable at once.
     pub budget: usize,
     /// Rollout policy.
@@ -229,6 +234,10 @@ pub struct SavedAssignment {
     pub uid: String,
     /// Current source as core/v1 NodeConfigSource; null for the local configuration.
     pub from: Option<ConfigSource>,
+    /// Current placement; absent if it is unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub from_placement: Option<Placement>,
 }
 
 /// Inputs of a plan apart from repository and nodes.
@@ -324,8 +333,8 @@ impl SavedPool {
     fn of(plan: &PoolPlan) -> Self {
         let assigned = plan.steps().filter(|step| step.action == Action::Assign);
         let one = |step: &Step| {
-            let Assignment { uid, from, .. } = step.assignment.clone();
-            SavedAssignment { node: step.node.clone(), uid, from }
+            let Assignment { uid, from, from_placement, .. } = step.assignment.clone();
+            SavedAssignment { node: step.node.clone(), uid, from, from_placement }
         };
         let mut assignments: Vec<SavedAssignment> = assigned.map(one).collect();
         assignments.sort_by(|a, b| a.node.cmp(&b.node));
@@ -335,6 +344,7 @@ impl SavedPool {
             name: plan.name.clone(),
             target: plan.target.source().cloned(),
             hash: plan.hash.map(|hash| hash.to_string()),
+            placement: plan.target.placement(),
             budget: plan.budget,
             policy: SavedPolicy::of(&plan.policy),
             paused: plan.paused.clone(),

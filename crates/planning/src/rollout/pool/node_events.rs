@@ -62,7 +62,7 @@ impl PoolRun {
     ) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         let (name, replans) = (node.name.clone(), node.replans + 1);
-        self.remember_resources(number, current, self.target.is_named_by(current.source.as_ref()));
+        self.remember_resources(number, current, self.target.is_assigned_to(current));
         self.nodes.update(number, |node| {
             node.replans = replans;
             node.ready = current.ready == Readiness::Ready;
@@ -87,8 +87,10 @@ impl PoolRun {
                 let is_prepared = !drain || matches!(self.nodes.get(number), Some(node) if node.is_marked());
                 let command = Command::Assign(name, assignment.clone());
                 self.nodes.update(number, |node| {
-                    let starts_alike =
-                        |before: &Assignment| before.uid == assignment.uid && before.from == assignment.from;
+                    let starts_alike = |before: &Assignment| {
+                        (&before.uid, &before.from, before.from_placement)
+                            == (&assignment.uid, &assignment.from, assignment.from_placement)
+                    };
                     // A new decision for one node does not know what its return needs.
                     if !node.assignment.as_ref().is_some_and(starts_alike) {
                         (node.can_return, node.rollback_needs) = (can_return, rollback_needs);
@@ -161,11 +163,11 @@ impl PoolRun {
             return;
         }
         let healthy = is_available(seen);
-        let on_target = self.target.is_named_by(seen.source.as_ref());
-        let runs_target = self.target.is_named_by(seen.status.active.as_ref());
+        let on_target = self.target.is_assigned_to(seen);
+        let runs_target = self.target.is_active_on(seen);
         let Some(node) = self.nodes.get(number) else { return };
         let left_target = node.seen_on_target && !on_target;
-        let on_previous = node.can_roll_back() && seen.source == node.from;
+        let on_previous = node.can_roll_back() && node.previous().is_assigned_to(seen);
         self.nodes.update(number, |node| {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;

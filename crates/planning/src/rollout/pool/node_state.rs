@@ -223,6 +223,11 @@ impl NodeState {
         self.assignment.is_some() && self.can_return
     }
 
+    /// What the node had before its assignment.
+    pub(super) fn previous(&self) -> Target {
+        self.assignment.as_ref().map_or_else(|| Target::named(self.from.as_ref()), Target::before)
+    }
+
     /// Disruption that prevents a rollback now. While the node does not run the target, a rollback disrupts nothing.
     pub(super) fn rollback_blocked_by(&self) -> Option<Class> {
         self.rollback_needs.filter(|_| self.runs_target != Some(false))

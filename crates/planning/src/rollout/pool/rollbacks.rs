@@ -2,7 +2,7 @@
 
 use super::PoolRun;
 use super::node_state::{BeforeRollback, Group, NodeState, Phase, Purpose, Rollback};
-use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
+use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use crate::drain::DrainFailure;
 use crate::instant::Instant;
 use crate::rollout::progress::Progress;
@@ -150,8 +150,8 @@ impl PoolRun {
         context: &mut Context<'_>,
     ) {
         let Some(node) = self.nodes.get(number) else { return };
-        let from = Target::named(node.from.as_ref());
-        if !from.is_named_by(seen.source.as_ref()) {
+        let from = node.previous();
+        if !from.is_assigned_to(seen) {
             self.nodes.update(number, |node| node.seen_rolled_back = false);
             return;
         }

@@ -4,7 +4,7 @@ use super::gates::{GATED, gated};
 use super::*;
 use crate::desired::NodeOrder;
 use crate::gates::Moment;
-use crate::plan::fixtures::{ZONE, canary, fetched, in_zone, with_pointer};
+use crate::plan::fixtures::{ZONE, canary, fetched, in_zone, replacing, with_pointer};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::NodeContent;
 
@@ -85,7 +85,8 @@ fn moves_with_the_first_node_of_a_pool_without_canaries() {
 /// The node, whose own agent wrote its assignment to the target.
 fn joined(node: Node) -> Node {
     let hash = Some(rendered("a", 64).hash);
-    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, merged: None };
+    let content =
+        NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, ..replacing() };
     Node { source: Some(Scenario::target()), content: Some(content), ..node }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::convergence::{KUBELET_TRIAL, Trial};
 use crate::plan::Why;
-use crate::plan::fixtures::on_trial;
+use crate::plan::fixtures::{on_trial, replacing};
 use nodecfg_contract::observed::NodeContent;
 
 const WAIT: Mode = Mode { wait_trial: true, ..ASSIGN };
@@ -349,7 +349,7 @@ fn end_of_a_trial_is_unknown_if_an_agent_does_not_report_it() {
     scenario.assigned("n1");
     let active = Some(rendered("a", 64).hash);
     let content =
-        Some(NodeContent { active, assigned: active, max_disruption: None, self_assigned: false, merged: None });
+        Some(NodeContent { active, assigned: active, max_disruption: None, self_assigned: false, ..replacing() });
     scenario.see(Node { content, ..on_trial(node("n1", "a"), &Scenario::target()) });
     assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: None }));
 }
