@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
+use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
@@ -88,21 +88,7 @@ pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
 }
 
 fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<PoolName, Pool>, Built) {
-    let mut files = Files {
-        snapshot,
-        checks,
-        read: BTreeMap::new(),
-        checked: BTreeSet::new(),
-        findings: snapshot.findings.clone(),
-        pools: Vec::new(),
-        claims: BTreeMap::new(),
-        malformed: BTreeSet::new(),
-        of_folders: BTreeMap::new(),
-        unread_pools: false,
-        order: pool_order::References::new(),
-        rendered: 0,
-        proposals: Proposals::default(),
-    };
+    let mut files = Files::new(snapshot, checks);
     let desired = files.desired();
     files.report_unused();
     // Several pools may report the same finding on a shared file.
@@ -135,7 +121,25 @@ struct Files<'s> {
     proposals: Proposals,
 }
 
-impl Files<'_> {
+impl<'s> Files<'s> {
+    fn new(snapshot: &'s Snapshot, checks: &'s Checks) -> Self {
+        Self {
+            snapshot,
+            checks,
+            read: BTreeMap::new(),
+            checked: BTreeSet::new(),
+            findings: snapshot.findings.clone(),
+            pools: Vec::new(),
+            claims: BTreeMap::new(),
+            malformed: BTreeSet::new(),
+            of_folders: BTreeMap::new(),
+            unread_pools: false,
+            order: pool_order::References::new(),
+            rendered: 0,
+            proposals: Proposals::default(),
+        }
+    }
+
     fn desired(&mut self) -> Option<Desired> {
         let (name, spec) = self.fleet();
         // Without a valid fleet name, pools are still rendered to find their errors.
@@ -155,9 +159,11 @@ impl Files<'_> {
             self.of_folders.insert(folder.clone(), inside.chain(fleet_file).collect());
             match PoolName::new(&folder) {
                 Ok(pool_name) => {
+                    let before = self.findings.len();
                     if let Some(pool) = self.pool(&config_map_fleet, &spec, pool_name.clone()) {
                         pools.insert(pool_name, pool);
                     }
+                    bound(&mut self.findings, before);
                 }
                 Err(error) => {
                     let place = self.first_file(&prefix);
@@ -498,3 +504,7 @@ impl Files<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;
