@@ -7,6 +7,7 @@ use super::{
 };
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
+use kubelet_config::effective::overlaid;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
@@ -105,7 +106,11 @@ fn pool(
         PoolChange::FromLocal => Origin::Local,
         _ => Origin::Base,
     };
-    let content = |rendered: Option<&Rendered>| rendered.map(|rendered| rendered.document.clone());
+    let own = new.or(old).and_then(Pool::beneath);
+    let content = |rendered: Option<&Rendered>| {
+        let document = &rendered?.document;
+        Some(own.map_or_else(|| document.clone(), |own| overlaid(Some(own), document)))
+    };
     let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref(), &minors(new));
     let risk = risk(name, &changes, new);
     let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();

@@ -6,19 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::built::{Built, CheckedPool, Draft};
 use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
+use super::own::Placed;
 use super::render::{Layers, render};
 use super::{
-    Desired, LabelSelector, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
+    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
     schedule_fields,
 };
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
 use kubelet_config::spelling::Proposals;
-use kubelet_config::verdict::Verdict;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 
@@ -32,45 +33,6 @@ pub const DEFAULT_FLEET: &str = "default";
 /// Maximum bytes of the configurations of all pools. Pools may share large files, so the sum of all files does not limit
 /// it. The first pool beyond is reported, and no further one is rendered.
 const MAX_RENDERED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
-
-/// Result of reading a snapshot.
-#[derive(Debug, Clone)]
-pub struct Built {
-    /// Desired state; `None` if a finding is an error.
-    pub desired: Option<Desired>,
-    /// All findings, in order.
-    pub findings: Vec<Finding>,
-    /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
-    /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
-    pub checked: Vec<CheckedPool>,
-    /// Paths of the files of each folder under `pools/`: those in it, and those that its `pool.yaml` names. An invalid
-    /// `pool.yaml` names none.
-    pub files: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// Verdicts of the kubelets on the configuration of one pool.
-#[derive(Debug, Clone)]
-pub struct CheckedPool {
-    /// Name of the pool.
-    pub name: PoolName,
-    /// Path of its `kubelet.yaml`, or of its `pool.yaml` without one.
-    pub path: String,
-    /// Whether the pool declares kubelet versions.
-    pub declared: bool,
-    /// Verdicts, oldest version first.
-    pub verdicts: Vec<Verdict>,
-}
-
-/// Usable part of a snapshot despite errors, for comparisons only.
-#[derive(Debug, Clone)]
-pub struct Draft {
-    /// Pools that render; `None` if the fleet has no valid name.
-    pub desired: Option<Desired>,
-    /// Pools with a valid `pool.yaml` whose configuration does not render. Their target is a meaningless placeholder.
-    pub claims: BTreeMap<PoolName, Pool>,
-    /// All errors.
-    pub errors: Vec<Finding>,
-}
 
 /// Reads the usable part of a snapshot.
 #[must_use]
@@ -241,7 +203,10 @@ impl<'s> Files<'s> {
         };
         let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
         let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
-        let target = self.target(fleet, &name, &spec, &mut files);
+        let own = self.own(&folder, &spec, defaults, &mut files);
+        let placement = spec.kubelet.placement.or(defaults.kubelet.placement);
+        let placed = Placed { placement, own: own.as_ref().map(|own| &*own.document) };
+        let target = self.target(fleet, &name, &spec, placed, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
@@ -260,7 +225,8 @@ impl<'s> Files<'s> {
             priority: spec.priority,
             policy,
             target,
-            placement: spec.kubelet.placement.or(defaults.kubelet.placement),
+            placement,
+            own,
             require_nodes: spec.require_nodes,
             kubelets: spec.kubernetes_version,
             place,
@@ -280,6 +246,7 @@ impl<'s> Files<'s> {
         fleet: &FleetName,
         name: &PoolName,
         spec: &NodePoolSpec,
+        placed: Placed<'_>,
         files: &mut BTreeSet<String>,
     ) -> Option<PoolTarget> {
         let folder = format!("pools/{name}");
@@ -291,7 +258,15 @@ impl<'s> Files<'s> {
                 // The file is unused, but its errors are reported.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str()), &mut BTreeSet::new()) {
-                    let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
+                    let _ = render(
+                        &layers,
+                        fleet,
+                        name,
+                        kubelet_path,
+                        (minors, placed),
+                        self.checks.gate,
+                        &mut self.findings,
+                    );
                 }
             } else {
                 self.report_local(&folder, spec);
@@ -320,7 +295,7 @@ impl<'s> Files<'s> {
                 return None;
             }
             let (rendered, verdicts) =
-                render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
+                render(&layers, fleet, name, path, (minors, placed), self.checks.gate, &mut self.findings)?;
             self.rendered = self.rendered.saturating_add(rendered.canonical.len());
             if self.rendered > MAX_RENDERED {
                 let message = format!("the configurations of all pools have more than {MAX_RENDERED} bytes together");
@@ -349,6 +324,21 @@ impl<'s> Files<'s> {
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
             self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
         }
+    }
+
+    /// The own configuration of a pool's nodes. Adds its path to `paths`.
+    fn own(
+        &mut self,
+        folder: &str,
+        spec: &NodePoolSpec,
+        defaults: &FleetSpec,
+        paths: &mut BTreeSet<String>,
+    ) -> Option<OwnConfig> {
+        let of_pool = spec.kubelet.own.as_ref().map(|own| (folder, own));
+        let (folder, own) = of_pool.or_else(|| Some(("", defaults.kubelet.own.as_ref()?)))?;
+        let path = self.referred(folder, own)?;
+        paths.insert(path.clone());
+        Some(OwnConfig { document: self.config_file(&path)?, path })
     }
 
     /// Checked files of a pool's configuration; `None` if a reference is invalid or a file is unreadable. Errors of
