@@ -321,6 +321,7 @@ mod tests {
                     policy,
                     target: PoolTarget::Local,
                     placement: None,
+                    own: None,
                     named: None,
                     require_nodes: None,
                     kubelets: Vec::new(),

@@ -7,6 +7,7 @@ use super::{
 };
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
+use kubelet_config::effective::overlaid;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
@@ -109,9 +110,12 @@ fn pool(
         PoolChange::FromLocal => Origin::Local,
         _ => Origin::Base,
     };
+    let own = new.or(old).and_then(Pool::beneath);
     let content = |pool: Option<&Pool>| {
         let pool = pool?;
-        Some((rendered(pool)?.document.clone(), pool.placement.unwrap_or(Placement::Replace)))
+        let document = &rendered(pool)?.document;
+        let document = own.map_or_else(|| document.clone(), |own| overlaid(Some(own), document));
+        Some((document, pool.placement_of_kubelets()))
     };
     let changes = change_set(from, change, content(old).as_ref(), content(new).as_ref(), &minors(new));
     let risk = risk(name, &changes, new);

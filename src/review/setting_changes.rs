@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 17] = [
+const SETTINGS: [PoolSetting; 18] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -37,6 +37,12 @@ const SETTINGS: [PoolSetting; 17] = [
         meaning: "how nodes combine the configuration with their own",
         affects_membership: false,
         read: |pool| pool.placement.map_or_else(String::new, |placement| placement.to_string()),
+    },
+    PoolSetting {
+        path: "spec.kubelet.own",
+        meaning: "over which own configuration the pool is checked",
+        affects_membership: false,
+        read: |pool| pool.own.as_ref().map_or_else(String::new, |own| own.path.clone()),
     },
     PoolSetting {
         path: "spec.rollout.maxUnavailable",
@@ -153,7 +159,14 @@ pub(super) fn any_affects_membership(settings: &[Setting]) -> bool {
 
 /// The pool with default settings except its selector.
 fn with_defaults(pool: &Pool) -> Pool {
-    Pool { priority: 0, policy: RolloutPolicy::default(), placement: None, kubelets: Vec::new(), ..pool.clone() }
+    Pool {
+        priority: 0,
+        policy: RolloutPolicy::default(),
+        placement: None,
+        own: None,
+        kubelets: Vec::new(),
+        ..pool.clone()
+    }
 }
 
 /// The changed settings of the fleet.

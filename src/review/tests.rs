@@ -74,6 +74,37 @@ fn field_change_has_risk_refusal_and_files() {
 }
 
 #[test]
+fn overlay_is_compared_over_the_own_configuration() {
+    let of = |spec: &str, fields: &str| {
+        files([
+            ("pools/a/pool.yaml", &pool_yaml("a", spec)),
+            ("pools/a/kubelet.yaml", &kubelet(fields)),
+            ("base/own.yaml", &kubelet("maxPods: 70\nregistryPullQPS: 9")),
+        ])
+    };
+    let fields = |spec: &str| {
+        let review = review(&of(spec, "maxPods: 60\nregistryPullQPS: 7"), &of(spec, "maxPods: 50"));
+        let changes = pool_named(&review, "a").changes.iter().flat_map(|set| &set.fields);
+        let shown = |field: &ChangedField| {
+            let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
+            format!("{} {} {}", field.change.path, side(&field.change.old), side(&field.change.new))
+        };
+        changes.map(shown).collect::<Vec<_>>()
+    };
+    // The field that leaves the overlay returns to the node's value.
+    let own = "own: ../../base/own.yaml";
+    assert_eq!(fields(&format!("{{kubelet: {{{own}}}}}")), ["maxPods 60 50", "registryPullQPS 7 9"]);
+    let alone = ["maxPods 60 50", "registryPullQPS 7 unset"];
+    for spec in [
+        format!("{{kubelet: {{{own}, placement: replace}}}}"),
+        format!("{{kubelet: {{{own}}}, kubernetesVersion: ['1.23']}}"),
+    ] {
+        assert_eq!(fields(&spec), alone);
+    }
+    assert_eq!(fields("{priority: 1}"), alone);
+}
+
+#[test]
 fn omitted_static_pod_path_is_refused_with_a_finding_and_its_fix() {
     let of = |fields: &str| files([("pools/a/kubelet.yaml", &kubelet(fields))]);
     let path = "staticPodPath: /etc/kubernetes/manifests";

@@ -212,42 +212,5 @@ async fn complete(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kubelet_config::risk::Class;
-    use nodecfg_contract::observed::{Drain, DrainMark, Node};
-    use nodecfg_planning::desired::RolloutPolicy;
-    use nodecfg_planning::plan::fixtures::{
-        desired, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
-    };
-    use nodecfg_planning::plan::make;
-
-    /// A right that is not checked before the first write may be missed half-way.
-    #[test]
-    fn rights_of_drains_and_releases_are_checked() {
-        let drained = |node: Node| {
-            let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
-            let mut observed = observed([node]);
-            with_config_map(&mut observed, "a", &rendered("a", 64));
-            let plan = make(&desired([pool("a", 64, drains)]), &observed, &options()).unwrap();
-            let needs = needs(&plan);
-            (needs.assign, needs.watch, needs.drain, needs.mark)
-        };
-        let converged = on(node("n1", "a"), &rendered("a", 64).source(&namespace()));
-        assert_eq!(drained(converged.clone()), (false, false, false, false));
-        assert_eq!(drained(node("n1", "a")), (true, true, true, true));
-        // A mark that an earlier run left is removed without a drain.
-        let plan = desired([]);
-        let drain = Drain {
-            fleet: plan.fleet,
-            pool: pool("a", 64, policy(1)).name,
-            to: None,
-            from: None,
-            since: Timestamp::UNIX_EPOCH,
-            added: Default::default(),
-        };
-        let mark = DrainMark { tainted: true, drain: Some(drain) };
-        let marked = Node { drain_mark: Some(Box::new(mark)), ..converged };
-        assert_eq!(drained(marked), (true, false, false, true));
-    }
-}
+#[path = "prepare_tests.rs"]
+mod tests;

@@ -220,6 +220,26 @@ async fn permission_for_a_drained_node_ends_before_its_mark() {
     assert_eq!(written, [config.to_owned(), format!("{node} 403"), format!("{node} 200")]);
 }
 
+/// Without the taint, pods start on the node during its drain.
+#[tokio::test]
+async fn mark_whose_taint_is_gone_is_made_again() {
+    let (api, writer, _held) = cluster(ServerProfile::V1_36).await;
+    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    change(&writer, "n1", json!({"spec": {"taints": null}})).await;
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked again");
+    assert_eq!(taints(&api, "n1").len(), 1);
+}
+
+/// A Node that is deleted during its release needs none.
+#[tokio::test]
+async fn release_of_a_deleted_node_is_done() {
+    let gone = status(404, "NotFound", "not found", json!({"kind": "nodes", "name": "n1"}));
+    let (writer, _held, log) = marked(prepared("u"), vec![gone]).await;
+    assert_eq!(writer.release_drain(&name("n1"), "u").await, Ok(Released::Gone));
+    assert_eq!(patches(&log, "/nodes/").len(), 1);
+}
+
 /// Pods return to a node whose mark a person removes, too. No later run releases a node without a mark.
 #[tokio::test]
 async fn permission_ends_although_a_person_removed_the_mark() {

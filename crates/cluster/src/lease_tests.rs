@@ -85,7 +85,12 @@ async fn takes_renews_and_releases_a_free_lock() {
     assert_eq!((held.lease(), holder(&store)), ("kube-system/nodecfg-prod", json!("me")));
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(held.view().check(&write_operation()), Ok(()), "renewed past its first expiry");
-    assert!(log.lines().iter().filter(|line| line.starts_with("PUT")).count() >= 3);
+    let renewals: Vec<Value> =
+        log.all().into_iter().filter(|request| request.method == "PUT").map(|put| put.body).collect();
+    assert!(renewals.len() >= 3);
+    let (since, now) =
+        (|put: &Value| put["spec"]["acquireTime"].clone(), |put: &Value| put["spec"]["renewTime"].clone());
+    assert!(since(&renewals[0]) == since(&renewals[2]) && now(&renewals[0]) != now(&renewals[2]), "{renewals:?}");
     held.release().await;
     assert_eq!(holder(&store), json!(""));
     // The next client gets the lock without waiting.
@@ -469,4 +474,23 @@ async fn order_gives_up_after_repeated_conflicts() {
     let error = order_of(&reader, "gpu").await.expect_err("never first");
     assert!(matches!(error, OrderError::Cluster(ClusterError::Conflict { .. })), "{error}");
     assert_eq!(log.all().len(), 22);
+}
+
+/// `verify` must not judge nodes that a sync is about to assign, and `abort` waits for the end of its holder.
+#[tokio::test]
+async fn waits_until_the_holder_has_released_its_lock() {
+    let fleet = FleetName::new("prod").expect("a name");
+    let (reader, store, log) = lease_server(Some(foreign_lease(nodecfg_clock::now())));
+    let waits = async {
+        wait_until_free(&reader, "kube-system", &fleet).await.expect("read");
+        log.all().len()
+    };
+    let released = async {
+        while log.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        store.lock().expect("not poisoned").as_mut().expect("a Lease")["spec"]["holderIdentity"] = json!("");
+    };
+    let (reads, ()) = tokio::join!(waits, released);
+    assert!(reads > 1, "the first read does not suffice");
 }

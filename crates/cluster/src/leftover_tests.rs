@@ -84,14 +84,18 @@ async fn node_config_of_another_node_is_left_alone_while_it_may_go_by_itself() {
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     }
     assert_eq!(node_config(&api, "n1"), before);
-    // An assignment for an earlier Node removes nothing, however old the present one is.
+    // An assignment for an earlier Node removes nothing, however old the present one is; nor does one that was decided
+    // for a node with an assignment, or a reset.
     let (api, reader) = old_cluster(&["n1", "n2"]).await;
     create(&api, GROUP, "nodeconfigs", left_behind(&owner("n2", &uid_of(&api, "n2")), &[]));
     let (writer, _held) = super::writer(&reader).await;
     let before = node_config(&api, "n1");
-    let error = writer.assign(&name("n1"), &assign("earlier", None, Some("b"))).await.expect_err("another Node");
-    assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
-    assert_eq!(node_config(&api, "n1"), before);
+    let uid = uid_of(&api, "n1");
+    for (uid, from, to) in [("earlier", None, Some("b")), (&uid, Some("a"), Some("b")), (&uid, None, None)] {
+        let error = writer.assign(&name("n1"), &assign(uid, from, to)).await.expect_err("as it was read");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        assert_eq!(node_config(&api, "n1"), before);
+    }
 }
 
 /// The garbage collector may need some time. Until then, the node waits instead of losing its attempts.

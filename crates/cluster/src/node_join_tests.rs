@@ -131,6 +131,24 @@ fn unreadable_node_stays_unreadable_with_any_node_config() {
     assert_eq!(join(node("n1", "u"), Some(&unreadable), now()).support, NodeSupport::Outlived);
 }
 
+/// A later NodeConfig that is readable must not make a Node readable that is not.
+#[test]
+fn watch_keeps_a_node_unreadable_for_its_own_fields() {
+    let field = |field: &str| UnreadableField { field: field.to_owned(), reason: "x".to_owned() };
+    let unreadable = Box::new(field("spec"));
+    let config = NodeConfigState { unreadable: Some(unreadable), ..node_config(&owned_by("u"), json!({})) };
+    let support = NodeSupport::Unreadable(field("status.conditions"));
+    let listed = Node { support: support.clone(), ..node("n1", "u") };
+    let items = BTreeMap::from([(listed.name.clone(), Arc::new(config))]);
+    let listed_configs = NodeConfigList { items, ..NodeConfigList::default() };
+    let mut watch = JoinedWatch::of(&BTreeMap::from([(listed.name.clone(), listed.clone())]), Some(&listed_configs));
+    let readable = Arc::new(node_config(&owned_by("u"), json!({"config": {}})));
+    let Some(NodeEvent::Upsert(joined)) = watch.config(Change::Upsert((listed.name, readable)), now()) else {
+        panic!("a Node")
+    };
+    assert_eq!(joined.support, support);
+}
+
 #[test]
 fn new_node_config_gives_the_agent_time_to_report() {
     let support = |created: &str| {

@@ -221,9 +221,12 @@ async fn detects_a_definition_that_drops_the_content_hash_or_the_placement() {
 async fn never_creates_a_node_config_in_place_of_a_deleted_one() {
     let (api, reader) = cluster(&["n1"]).await;
     let (writer, _held) = writer(&reader).await;
-    let error = writer.assign(&name("n1"), &assign(&uid_of(&api, "n1"), Some("a"), Some("b"))).await;
-    assert!(matches!(error, Err(ClusterError::PreconditionFailed { .. })), "{error:?}");
-    assert!(api.get(GROUP, "nodeconfigs", "", "n1").is_none());
+    // A reset needs none either.
+    for (from, to) in [(Some("a"), Some("b")), (None, None)] {
+        let error = writer.assign(&name("n1"), &assign(&uid_of(&api, "n1"), from, to)).await;
+        assert!(matches!(error, Err(ClusterError::PreconditionFailed { .. })), "{error:?}");
+        assert!(api.get(GROUP, "nodeconfigs", "", "n1").is_none());
+    }
 }
 
 /// A node rolls back to these ConfigMaps, and downloads them again if its disk fails.

@@ -167,7 +167,9 @@ mod over_the_wire {
         let mut forged = pointing(&after);
         forged["data"] = json!(third.data());
         let again = writer(vec![Reply::Json(200, pointing(&before))]);
-        for other in [pointing(&third), forged] {
+        let mut rerecorded = pointing(&after);
+        rerecorded["metadata"]["annotations"] = json!(third.annotations());
+        for other in [pointing(&third), forged, rerecorded] {
             let (writer, _held, log) = writer(vec![Reply::Json(200, other)]).await;
             let error = writer.write_pointer(&restore).await.expect_err("it has other content");
             assert!(matches!(error, ClusterError::Conflict { .. }), "{error}");
@@ -184,6 +186,22 @@ mod over_the_wire {
         let (late, _held, log) = again.await;
         late.write_pointer(&restore).await.expect("restored already");
         assert!(!log.lines().iter().any(|line| line.starts_with("PUT") && line.contains("configmaps")));
+    }
+
+    /// The response to the first attempt may be lost. A pointer with other data or annotations is another client's.
+    #[tokio::test]
+    async fn conflict_is_a_success_only_with_what_the_run_wrote() {
+        let (wanted, third) = (pointer("maxPods: 64\n"), pointer("maxPods: 128\n"));
+        let mut rerecorded = pointing(&wanted);
+        rerecorded["metadata"]["annotations"] = json!(third.annotations());
+        for (found, is_done) in [(pointing(&wanted), true), (pointing(&third), false), (rerecorded, false)] {
+            let modified = status(409, "Conflict", "the object has been modified", json!({}));
+            let (writer, _held, _) = writer(vec![modified, Reply::Json(200, found)]).await;
+            let (namespace, replaces) = ("kube-system".to_owned(), Replaced::Version("7".to_owned()));
+            let (fleet, pool, pointer) = (spec().fleet, spec().pool, wanted.clone());
+            let written = writer.write_pointer(&PointerSpec { namespace, fleet, pool, pointer, replaces }).await;
+            assert_eq!(written.is_ok(), is_done, "{written:?}");
+        }
     }
 
     #[tokio::test]

@@ -27,3 +27,25 @@ fn fleet_of(lease: WireMetadata) -> Option<FleetName> {
     let fleet = FleetName::new(lease.metadata.labels?.remove(FLEET_LABEL)?).ok()?;
     (lease.metadata.name == format!("nodecfg-{fleet}")).then_some(fleet)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::{self, Reply, status};
+
+    /// A user may give another Lease the labels of a fleet, and need not have the right to list Leases.
+    #[tokio::test]
+    async fn fleets_have_a_lease_of_their_name() {
+        let item = |name: &str, fleet: &str| json!({"metadata": {"name": name, "labels": {FLEET_LABEL: fleet, MANAGED_BY_LABEL: MANAGER}}});
+        let items = [item("nodecfg-prod", "prod"), item("nodecfg-copy", "test"), json!({"metadata": {"name": "x"}})];
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
+        let (reader, _) = fake::reader(vec![Reply::Json(200, list)]);
+        let found = fleets(&reader, "kube-system").await.expect("a list");
+        assert_eq!(found.iter().map(FleetName::as_str).collect::<Vec<_>>(), ["prod"]);
+        let refused = status(403, "Forbidden", "User \"ci\" cannot list resource \"leases\"", json!({}));
+        let (reader, _) = fake::reader(vec![refused]);
+        assert_eq!(fleets(&reader, "kube-system").await, Ok(BTreeSet::new()));
+    }
+}

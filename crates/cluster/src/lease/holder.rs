@@ -97,11 +97,27 @@ pub async fn wait_for_release(
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use serde_json::json;
 
     use super::*;
+    use crate::fake::{self, Reply};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).expect("in range")
+    }
+
+    /// `abort` reports the end of the sync that it stopped.
+    #[tokio::test]
+    async fn release_is_awaited() {
+        let lease = |holder: &str| {
+            let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 3600,
+                "renewTime": nodecfg_clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()});
+            Reply::Json(200, json!({"metadata": {"name": "nodecfg-prod", "resourceVersion": "7"}, "spec": spec}))
+        };
+        let (reader, log) = fake::reader(vec![lease("other"), lease("")]);
+        let fleet = FleetName::new("prod").expect("a name");
+        let end = wait_for_release(&reader, "kube-system", &fleet, "other", Duration::from_secs(3600)).await;
+        assert_eq!((end, log.all().len()), (Ok(HoldState::Released), 2));
     }
 
     #[test]

@@ -6,19 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
+use super::built::{Built, CheckedPool, Draft};
+use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
+use super::own::Placed;
 use super::render::{Layers, render};
 use super::{
-    Desired, LabelSelector, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
+    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
     schedule_fields,
 };
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
 use kubelet_config::spelling::Proposals;
-use kubelet_config::verdict::Verdict;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 
@@ -32,45 +33,6 @@ pub const DEFAULT_FLEET: &str = "default";
 /// Maximum bytes of the configurations of all pools. Pools may share large files, so the sum of all files does not limit
 /// it. The first pool beyond is reported, and no further one is rendered.
 const MAX_RENDERED: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
-
-/// Result of reading a snapshot.
-#[derive(Debug, Clone)]
-pub struct Built {
-    /// Desired state; `None` if a finding is an error.
-    pub desired: Option<Desired>,
-    /// All findings, in order.
-    pub findings: Vec<Finding>,
-    /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
-    /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
-    pub checked: Vec<CheckedPool>,
-    /// Paths of the files of each folder under `pools/`: those in it, and those that its `pool.yaml` names. An invalid
-    /// `pool.yaml` names none.
-    pub files: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// Verdicts of the kubelets on the configuration of one pool.
-#[derive(Debug, Clone)]
-pub struct CheckedPool {
-    /// Name of the pool.
-    pub name: PoolName,
-    /// Path of its `kubelet.yaml`, or of its `pool.yaml` without one.
-    pub path: String,
-    /// Whether the pool declares kubelet versions.
-    pub declared: bool,
-    /// Verdicts, oldest version first.
-    pub verdicts: Vec<Verdict>,
-}
-
-/// Usable part of a snapshot despite errors, for comparisons only.
-#[derive(Debug, Clone)]
-pub struct Draft {
-    /// Pools that render; `None` if the fleet has no valid name.
-    pub desired: Option<Desired>,
-    /// Pools with a valid `pool.yaml` whose configuration does not render. Their target is a meaningless placeholder.
-    pub claims: BTreeMap<PoolName, Pool>,
-    /// All errors.
-    pub errors: Vec<Finding>,
-}
 
 /// Reads the usable part of a snapshot.
 #[must_use]
@@ -88,21 +50,7 @@ pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
 }
 
 fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<PoolName, Pool>, Built) {
-    let mut files = Files {
-        snapshot,
-        checks,
-        read: BTreeMap::new(),
-        checked: BTreeSet::new(),
-        findings: snapshot.findings.clone(),
-        pools: Vec::new(),
-        claims: BTreeMap::new(),
-        malformed: BTreeSet::new(),
-        of_folders: BTreeMap::new(),
-        unread_pools: false,
-        order: pool_order::References::new(),
-        rendered: 0,
-        proposals: Proposals::default(),
-    };
+    let mut files = Files::new(snapshot, checks);
     let desired = files.desired();
     files.report_unused();
     // Several pools may report the same finding on a shared file.
@@ -135,7 +83,25 @@ struct Files<'s> {
     proposals: Proposals,
 }
 
-impl Files<'_> {
+impl<'s> Files<'s> {
+    fn new(snapshot: &'s Snapshot, checks: &'s Checks) -> Self {
+        Self {
+            snapshot,
+            checks,
+            read: BTreeMap::new(),
+            checked: BTreeSet::new(),
+            findings: snapshot.findings.clone(),
+            pools: Vec::new(),
+            claims: BTreeMap::new(),
+            malformed: BTreeSet::new(),
+            of_folders: BTreeMap::new(),
+            unread_pools: false,
+            order: pool_order::References::new(),
+            rendered: 0,
+            proposals: Proposals::default(),
+        }
+    }
+
     fn desired(&mut self) -> Option<Desired> {
         let (name, spec) = self.fleet();
         // Without a valid fleet name, pools are still rendered to find their errors.
@@ -155,9 +121,11 @@ impl Files<'_> {
             self.of_folders.insert(folder.clone(), inside.chain(fleet_file).collect());
             match PoolName::new(&folder) {
                 Ok(pool_name) => {
+                    let before = self.findings.len();
                     if let Some(pool) = self.pool(&config_map_fleet, &spec, pool_name.clone()) {
                         pools.insert(pool_name, pool);
                     }
+                    bound(&mut self.findings, before);
                 }
                 Err(error) => {
                     let place = self.first_file(&prefix);
@@ -235,7 +203,10 @@ impl Files<'_> {
         };
         let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
         let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
-        let target = self.target(fleet, &name, &spec, &mut files);
+        let own = self.own(&folder, &spec, defaults, &mut files);
+        let placement = spec.kubelet.placement.or(defaults.kubelet.placement);
+        let placed = Placed { placement, own: own.as_ref().map(|own| &*own.document) };
+        let target = self.target(fleet, &name, &spec, placed, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
@@ -254,7 +225,8 @@ impl Files<'_> {
             priority: spec.priority,
             policy,
             target,
-            placement: spec.kubelet.placement.or(defaults.kubelet.placement),
+            placement,
+            own,
             require_nodes: spec.require_nodes,
             kubelets: spec.kubernetes_version,
             place,
@@ -274,6 +246,7 @@ impl Files<'_> {
         fleet: &FleetName,
         name: &PoolName,
         spec: &NodePoolSpec,
+        placed: Placed<'_>,
         files: &mut BTreeSet<String>,
     ) -> Option<PoolTarget> {
         let folder = format!("pools/{name}");
@@ -285,7 +258,15 @@ impl Files<'_> {
                 // The file is unused, but its errors are reported.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str()), &mut BTreeSet::new()) {
-                    let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
+                    let _ = render(
+                        &layers,
+                        fleet,
+                        name,
+                        kubelet_path,
+                        (minors, placed),
+                        self.checks.gate,
+                        &mut self.findings,
+                    );
                 }
             } else {
                 self.report_local(&folder, spec);
@@ -314,7 +295,7 @@ impl Files<'_> {
                 return None;
             }
             let (rendered, verdicts) =
-                render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
+                render(&layers, fleet, name, path, (minors, placed), self.checks.gate, &mut self.findings)?;
             self.rendered = self.rendered.saturating_add(rendered.canonical.len());
             if self.rendered > MAX_RENDERED {
                 let message = format!("the configurations of all pools have more than {MAX_RENDERED} bytes together");
@@ -343,6 +324,21 @@ impl Files<'_> {
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
             self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
         }
+    }
+
+    /// The own configuration of a pool's nodes. Adds its path to `paths`.
+    fn own(
+        &mut self,
+        folder: &str,
+        spec: &NodePoolSpec,
+        defaults: &FleetSpec,
+        paths: &mut BTreeSet<String>,
+    ) -> Option<OwnConfig> {
+        let of_pool = spec.kubelet.own.as_ref().map(|own| (folder, own));
+        let (folder, own) = of_pool.or_else(|| Some(("", defaults.kubelet.own.as_ref()?)))?;
+        let path = self.referred(folder, own)?;
+        paths.insert(path.clone());
+        Some(OwnConfig { document: self.config_file(&path)?, path })
     }
 
     /// Checked files of a pool's configuration; `None` if a reference is invalid or a file is unreadable. Errors of
@@ -498,3 +494,7 @@ impl Files<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

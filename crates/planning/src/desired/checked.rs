@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kubelet_config::Minor;
 use kubelet_config::advice;
 use kubelet_config::document::Document;
-use kubelet_config::finding::{Finding, Place, Strictness, limited, merged, sort};
+use kubelet_config::finding::{Finding, MAX_PER_FILE, Place, Strictness, limited, merged, sort};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
@@ -149,6 +149,19 @@ pub fn dedupe(findings: Vec<Finding>) -> Vec<Finding> {
     let mut all = limited(all);
     sort(&mut all);
     all
+}
+
+/// Number of findings of one pool from which on they are limited at once. Below it, equal findings of several pools and
+/// versions are merged before the limit of a file counts them.
+const MANY: usize = 20 * MAX_PER_FILE;
+
+/// Limits the findings since `before`, which are those of one pool, if they are many. Thousands of pools with thousands of
+/// findings each would fill the memory before the end.
+pub(super) fn bound(findings: &mut Vec<Finding>, before: usize) {
+    if findings.len().saturating_sub(before) > MANY {
+        let of_pool = findings.split_off(before);
+        findings.extend(dedupe(of_pool));
+    }
 }
 
 /// Verdicts of kubelets that cannot decode the file.

@@ -99,6 +99,9 @@ pub struct FleetKubeletSpec {
     /// How nodes combine the configuration of their pool with their own. Default: as their agents do without it.
     #[schemars(with = "Placement")]
     pub placement: Option<Placement>,
+    /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.
+    #[schemars(with = "String")]
+    pub own: Option<FileRef>,
 }
 
 /// Specification of a pool.
@@ -140,6 +143,10 @@ pub struct KubeletSpec {
     /// that of the fleet.
     #[schemars(with = "Placement")]
     pub placement: Option<Placement>,
+    /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, relative to the pool's folder. An
+    /// overlay is checked over it. Default: that of the fleet.
+    #[schemars(with = "String")]
+    pub own: Option<FileRef>,
 }
 
 /// Rollout policy.

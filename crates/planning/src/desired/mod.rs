@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::drain::{DrainMode, DrainPolicy};
@@ -19,8 +20,8 @@ use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 mod build;
+mod built;
 mod checked;
-mod concerning;
 mod drain_fields;
 mod equal_selectors;
 mod fields;
@@ -33,6 +34,7 @@ mod kubelet_file;
 mod node_order;
 #[cfg(test)]
 mod node_order_tests;
+mod own;
 mod pool_order;
 #[cfg(test)]
 mod pool_order_tests;
@@ -48,7 +50,8 @@ pub mod schema;
 mod selector_text;
 mod single_file;
 
-pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
+pub use build::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER, build, draft};
+pub use built::{Built, CheckedPool, Draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
 pub use selector_text::parse_selector;
 pub use single_file::check_file;
@@ -109,6 +112,8 @@ pub struct Pool {
     /// How its nodes combine the target with their own configuration (`spec.kubelet.placement`). `None`: the default of
     /// what carries the assignments.
     pub placement: Option<Placement>,
+    /// The own configuration of its nodes, as the repository has it (`spec.kubelet.own`).
+    pub own: Option<OwnConfig>,
     /// Whether the pool must have nodes (`spec.requireNodes`). `None`: a plan warns about a pool without nodes.
     pub require_nodes: Option<bool>,
     /// Declared kubelet versions; empty if undeclared.
@@ -125,6 +130,15 @@ impl Pool {
     pub fn selects(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
         self.named.as_ref().map_or_else(|| self.selector.matches(labels), |named| named.contains(node))
     }
+}
+
+/// The own configuration of nodes, as the repository has it.
+#[derive(Debug, Clone)]
+pub struct OwnConfig {
+    /// Path from the root.
+    pub path: String,
+    /// The document.
+    pub document: Arc<Document>,
 }
 
 /// Configuration of a pool's nodes.

@@ -7,7 +7,7 @@ use nodecfg_contract::names::PoolName;
 
 /// Resolves a path in a file of `folder` to a path from the root. `None` if it leaves the root.
 pub(super) fn resolved(folder: &str, path: &str) -> Option<String> {
-    let mut parts: Vec<&str> = folder.split('/').collect();
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {
             "" | "." => {}

@@ -32,12 +32,12 @@ pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
 pub(super) const FLEET_SPEC: [&str; 5] = ["namespace", "maxUnavailable", "poolPointers", "kubelet", "rollout"];
 /// Keys of `spec.kubelet` of a Fleet.
-pub(super) const FLEET_KUBELET: [&str; 1] = ["placement"];
+pub(super) const FLEET_KUBELET: [&str; 2] = ["placement", "own"];
 /// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 6] =
     ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
 /// Keys of `spec.kubelet` of a NodePool.
-pub(super) const KUBELET: [&str; 4] = ["base", "patches", "local", "placement"];
+pub(super) const KUBELET: [&str; 5] = ["base", "patches", "local", "placement", "own"];
 /// Keys of `spec.rollout`.
 pub(super) const ROLLOUT: [&str; 15] = [
     "maxUnavailable",
@@ -86,7 +86,8 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
         spec.max_unavailable = max_unavailable(&fields, findings);
         spec.pool_pointers = fields.boolean("poolPointers", findings).unwrap_or_default();
         if let Some(kubelet) = fields.object("kubelet", &FLEET_KUBELET, findings) {
-            spec.kubelet = FleetKubeletSpec { placement: placement(&kubelet, findings) };
+            spec.kubelet =
+                FleetKubeletSpec { placement: placement(&kubelet, findings), own: file(&kubelet, "own", findings) };
         }
         spec.rollout = rollout(&fields, findings);
         findings.extend(pool_order::of_fleet(&spec.rollout));
@@ -117,12 +118,11 @@ pub(super) fn node_pool(
         spec.require_nodes = fields.boolean("requireNodes", findings);
         if let Some(kubelet) = fields.object("kubelet", &KUBELET, findings) {
             spec.kubelet = KubeletSpec {
-                base: kubelet
-                    .text("base", findings)
-                    .map(|(path, place)| FileRef { path: path.to_owned(), place: place.clone() }),
+                base: file(&kubelet, "base", findings),
                 patches: patches(&kubelet, findings),
                 local: kubelet.boolean("local", findings).unwrap_or_default(),
                 placement: placement(&kubelet, findings),
+                own: file(&kubelet, "own", findings),
             };
         }
         spec.kubernetes_version = kubernetes_version(&fields, findings);
@@ -130,6 +130,12 @@ pub(super) fn node_pool(
     }
     let metadata = Metadata { name: name.map(|(name, _)| name.to_owned()).unwrap_or_default() };
     Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
+}
+
+/// Reads the path of a file.
+fn file(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<FileRef> {
+    let (path, place) = fields.text(key, findings)?;
+    Some(FileRef { path: path.to_owned(), place: place.clone() })
 }
 
 fn placement(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Placement> {

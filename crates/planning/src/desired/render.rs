@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::Rendered;
-use super::checked::check_document;
 use super::kubelet_file;
+use super::own::{self, Placed};
 use kubelet_config::Minor;
 use kubelet_config::document::{
     Document, Node, PatchKind, Syntax, apply_json_patch, apply_merge_patch, kind_of_patch, without_nulls,
@@ -60,14 +60,14 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
     Some(document)
 }
 
-/// Renders the configuration of a pool and checks it for these kubelet versions. `path` is stored in the result.
-/// Returns `None` if the files do not merge; errors of the merged configuration are findings only.
+/// Renders the configuration of a pool and checks it for these kubelet versions, as nodes place it. `path` is stored in
+/// the result. Returns `None` if the files do not merge; errors of the merged configuration are findings only.
 pub(super) fn render(
     layers: &Layers,
     fleet: &FleetName,
     pool: &PoolName,
     path: String,
-    minors: &[Minor],
+    (minors, placed): (&[Minor], Placed<'_>),
     strictness: Strictness,
     findings: &mut Vec<Finding>,
 ) -> Option<(Rendered, Vec<Verdict>)> {
@@ -83,7 +83,7 @@ pub(super) fn render(
     let mut verdicts = Vec::new();
     if let Some(document) = &merged {
         kubelet_file::check(document, &mut problems);
-        let checked = check_document(document, minors);
+        let checked = own::check(document, placed, minors);
         verdicts = checked.verdicts;
         problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
     }

@@ -125,6 +125,8 @@ mod tests {
             ("spec: {kubelet: {placement: overlay}}", true),
             ("spec: {kubelet: {placement: replace}}", true),
             ("spec: {kubelet: {placement: Overlay}}", false),
+            ("spec: {kubelet: {own: ../own.yaml}}", true),
+            ("spec: {kubelet: {own: true}}", false),
             ("spec: {kubelet: {placement: true}}", false),
             (
                 "spec: {rollout: {maxUnavailable: 3, canary: {nodes: 0, soak: 1h30m}, maxFailures: 2, paused: true}}",

@@ -93,6 +93,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         policy,
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
         placement: None,
+        own: None,
         require_nodes: None,
         kubelets: Vec::new(),
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),

@@ -104,6 +104,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             policy: policy.clone(),
             target: PoolTarget::Local,
             placement: None,
+            own: None,
             require_nodes: None,
             kubelets: Vec::new(),
             place,

@@ -56,6 +56,8 @@ const FOLLOWS: &[(&str, &str, &str)] = &[
 const ELSEWHERE: &[(&str, &str)] = &[
     ("ambiguous-merge-key", "the fix is the order of keys"),
     ("bad-link", "about a file system or a commit"),
+    ("depends-on-own", "about a pool that names no own configuration"),
+    ("drop-in-differs", "about the activation of agents"),
     ("empty-pool", "about a cluster"),
     ("excessive-aliases", "the file is made to be slow"),
     ("field-not-in-version", "the fix depends on several versions"),

@@ -1,9 +1,50 @@
-//! Reduction of a result to the pools that use given files.
+//! Result of reading a snapshot, and its reduction to the pools that use given files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Built;
-use kubelet_config::finding::{Place, Severity};
+use super::{Desired, Pool};
+use kubelet_config::finding::{Finding, Place, Severity};
+use kubelet_config::verdict::Verdict;
+use nodecfg_contract::names::PoolName;
+
+/// Result of reading a snapshot.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// Desired state; `None` if a finding is an error.
+    pub desired: Option<Desired>,
+    /// All findings, in order.
+    pub findings: Vec<Finding>,
+    /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
+    /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
+    pub checked: Vec<CheckedPool>,
+    /// Paths of the files of each folder under `pools/`: those in it, and those that its `pool.yaml` names. An invalid
+    /// `pool.yaml` names none.
+    pub files: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Usable part of a snapshot despite errors, for comparisons only.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Pools that render; `None` if the fleet has no valid name.
+    pub desired: Option<Desired>,
+    /// Pools with a valid `pool.yaml` whose configuration does not render. Their target is a meaningless placeholder.
+    pub claims: BTreeMap<PoolName, Pool>,
+    /// All errors.
+    pub errors: Vec<Finding>,
+}
+
+/// Verdicts of the kubelets on the configuration of one pool.
+#[derive(Debug, Clone)]
+pub struct CheckedPool {
+    /// Name of the pool.
+    pub name: PoolName,
+    /// Path of its `kubelet.yaml`, or of its `pool.yaml` without one.
+    pub path: String,
+    /// Whether the pool declares kubelet versions.
+    pub declared: bool,
+    /// Verdicts, oldest version first.
+    pub verdicts: Vec<Verdict>,
+}
 
 impl Built {
     /// Keeps the result for the pools that use a file at or below one of these paths, and findings about these paths.
