@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 17] = [
+const SETTINGS: [PoolSetting; 18] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -73,6 +73,12 @@ const SETTINGS: [PoolSetting; 17] = [
         meaning: "the worst allowed disruption of running pods",
         affects_membership: false,
         read: |pool| pool.policy.allow_disruption.to_string(),
+    },
+    PoolSetting {
+        path: "spec.kubelet.acceptRemoved",
+        meaning: "the fields that nodes may lose although that harms them",
+        affects_membership: false,
+        read: |pool| pool.policy.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
     },
     PoolSetting {
         path: "spec.rollout.drain",

@@ -11,7 +11,7 @@ use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
 use super::{
-    Desired, LabelSelector, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
+    Desired, LabelSelector, Pool, PoolTarget, RolloutPolicy, equal_selectors, gate_fields, pool_order, proposals, read,
     schedule_fields,
 };
 use crate::snapshot::{Snapshot, SnapshotFile};
@@ -238,7 +238,8 @@ impl Files<'_> {
         let target = self.target(fleet, &name, &spec, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
-        let policy = spec.rollout.policy(&defaults.rollout);
+        let accept_removed = &spec.kubelet.accept_removed | &defaults.kubelet.accept_removed;
+        let policy = RolloutPolicy { accept_removed, ..spec.rollout.policy(&defaults.rollout) };
         self.order.insert(name.clone(), spec.rollout.after.clone());
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         let too_short =
@@ -246,14 +247,13 @@ impl Files<'_> {
         self.findings.extend(too_short);
         gate_fields::report_too_many(&policy, &place, &mut self.findings);
         let complete = target.is_some();
-        let target = target.unwrap_or(PoolTarget::Local);
         let pool = Pool {
             name,
             selector,
             named: None,
             priority: spec.priority,
             policy,
-            target,
+            target: target.unwrap_or(PoolTarget::Local),
             placement: spec.kubelet.placement.or(defaults.kubelet.placement),
             require_nodes: spec.require_nodes,
             kubelets: spec.kubernetes_version,

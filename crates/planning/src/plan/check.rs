@@ -22,6 +22,7 @@ use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 mod evidence;
 mod pointers;
 mod pool_changes;
+mod removals;
 
 pub use evidence::check_returning;
 use pool_changes::PoolChanges;
@@ -235,6 +236,7 @@ impl Checker<'_> {
             self.target(pool, source, subject);
         }
         self.disruption(pool, subject);
+        self.removals(pool, subject);
         let changes = PoolChanges::of(pool, self.same_version);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
@@ -407,10 +409,8 @@ impl Checker<'_> {
         let ready = node.ready == Readiness::Ready;
         let Assignment { uid, from, to, to_hash, max_disruption, .. } = &step.assignment;
         let (is_same, starts_there) = (!uid.is_empty() && *uid == node.uid, *from == node.source);
-        let deleting = node.deleting;
-        let able = node.follows_config_source();
-        self.require(!deleting, subject, "is being deleted");
-        self.require(able, subject, "does not follow assignments");
+        self.require(!node.deleting, subject, "is being deleted");
+        self.require(node.follows_config_source(), subject, "does not follow assignments");
         self.require(node.maintainer.is_none(), subject, "is maintained by another program");
         self.require(self.belongs(pool, node), subject, "is not selected by its pool alone");
         // Invariant 3: the precondition is what the plan observed.
