@@ -62,3 +62,13 @@ fn tables_have_exactly_the_codes_of_sources() {
     let unused: Vec<&str> = codes::all().filter(|code| !is_used(code)).collect();
     assert!(unused.is_empty(), "no source reports {unused:?}");
 }
+
+#[test]
+fn reference_of_files_has_every_harmful_removal() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/repository.md")).unwrap();
+    let table: Vec<&str> = page.lines().skip_while(|line| *line != "### Removed fields").collect();
+    for removal in kubelet_config::removals::all() {
+        let (start, end) = (format!("| `{}`", removal.field), format!("| {} |", removal.consequence));
+        assert!(table.iter().any(|line| line.starts_with(&start) && line.ends_with(&end)), "{}", removal.field);
+    }
+}

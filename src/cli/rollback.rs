@@ -18,6 +18,7 @@ use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, content_of, previous, readable_pools};
 use crate::report::progress::RunHeader;
 use crate::report::{Format, count, names};
+use kubelet_config::removals;
 use kubelet_config::risk::Class;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::observe::list;
@@ -329,8 +330,9 @@ impl Args {
                 then
             }
         };
-        // The pause applies to other commands.
-        let mut policy = RolloutPolicy { paused: false, ..pool.policy };
+        // The pause applies to other commands. The configuration of a rollback is fixed, so what it omits is accepted.
+        let accept_removed = removals::all().map(|removal| removal.field.clone()).collect();
+        let mut policy = RolloutPolicy { paused: false, accept_removed, ..pool.policy };
         self.disruption.apply(&mut policy);
         desired.pools.insert(self.pool.clone(), Pool { policy, ..pool });
         desired.commit.clone_from(&earlier.commit);

@@ -13,7 +13,7 @@ use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
-use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix, placed_fields, static_pods_warning};
+use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, loss_warnings, placed_fields};
 use nodecfg_planning::snapshot::Snapshot;
 
 /// The base revision. May be invalid, because its errors are not part of the change.
@@ -53,9 +53,11 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
             || setting_changes::any_affects_membership(&pool.settings)
     });
-    let stopped =
-        |pool: &PoolReview| static_pods_warning(new(&pool.name)?, pool.changes.iter().flat_map(|set| &set.fields));
-    let findings = pools.iter().filter_map(stopped).collect();
+    let losses = |pool: &PoolReview| {
+        let fields = pool.changes.iter().flat_map(|set| &set.fields);
+        new(&pool.name).map(|pool| loss_warnings(pool, fields)).unwrap_or_default()
+    };
+    let findings = pools.iter().flat_map(losses).collect();
     let mut review = Review {
         from: base.side.clone(),
         to: head.side.clone(),
@@ -179,12 +181,9 @@ fn change_set(
 fn risk(name: &PoolName, changes: &[Changes], new: Option<&Pool>) -> PoolRisk {
     let Some(pool) = new else { return PoolRisk::default() };
     let fields: Vec<&ChangedField> = changes.iter().flat_map(|set| &set.fields).collect();
-    let allowed = pool.policy.allow_disruption;
-    let Disruption { worst, state_files, refused, omitted, .. } = Disruption::of_fields(fields, allowed);
-    let refused = worst.filter(|_| refused).map(|worst| {
-        let help = fix(name, worst, &state_files, &omitted);
-        Refusal { allowed, omitted, help }
-    });
+    let disruption = Disruption::of_fields(fields, &pool.policy);
+    let refused = Refusal::of(name, &disruption, &pool.policy);
+    let Disruption { worst, state_files, .. } = disruption;
     let unknown = changes.iter().any(|set| !set.has_risk());
     PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused, unready_nodes: None }
 }

@@ -12,7 +12,7 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveDomain, WaveKind};
+use nodecfg_planning::plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
@@ -77,7 +77,7 @@ struct Change<'a> {
     settings: &'a [Setting],
     fields: Vec<Changes>,
     files: BTreeSet<FileChange>,
-    risk: (Option<Class>, &'a [StateFile], bool, Option<Class>),
+    risk: (Option<Class>, &'a [StateFile], bool, Option<(Class, &'a [LostField])>),
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
     /// Why the pools are held, and the pools that they wait for.
@@ -88,14 +88,14 @@ struct Change<'a> {
 
 impl<'a> Change<'a> {
     fn of(pool: &'a PoolReview) -> Self {
-        let allowed = pool.risk.refused.as_ref().map(|refusal| refusal.allowed);
+        let refused = pool.risk.refused.as_ref().map(|refusal| (refusal.allowed, refusal.lost.as_slice()));
         let rollout = pool.rollout.as_ref();
         Self {
             kind: pool.change,
             settings: &pool.settings,
             fields: changes(pool, true),
             files: files(pool),
-            risk: (pool.risk.worst, &pool.risk.state_files, pool.risk.unknown, allowed),
+            risk: (pool.risk.worst, &pool.risk.state_files, pool.risk.unknown, refused),
             local: pool.config_map.after.is_none(),
             rollout: rollout.map(|rollout| {
                 (discriminant(&rollout.start), rollout.paused, rollout.pause.as_ref(), rollout.despite_pause)

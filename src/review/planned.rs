@@ -16,7 +16,7 @@ use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership, rollback_fix};
+use nodecfg_planning::plan::{self, Plan, PoolPlan, membership, rollback_fix};
 use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
 
 /// A pool pointer that a sync moves.
@@ -213,11 +213,7 @@ impl PoolReview {
 fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
     let disruption = &planned.disruption;
     let is_complete = planned.nodes > 0 && disruption.unknown == 0;
-    let refused = disruption.worst.filter(|_| disruption.refused).map(|worst| Refusal {
-        allowed: planned.policy.allow_disruption,
-        omitted: disruption.omitted.clone(),
-        help: fix(&planned.name, worst, &disruption.state_files, &disruption.omitted),
-    });
+    let refused = Refusal::of(&planned.name, disruption, &planned.policy);
     let (mut worst, mut state_files) = (disruption.worst, disruption.state_files.clone());
     if !is_complete && between.worst > worst {
         worst = between.worst;

@@ -81,6 +81,12 @@ const SETTINGS: [PoolSetting; 18] = [
         read: |pool| pool.policy.allow_disruption.to_string(),
     },
     PoolSetting {
+        path: "spec.kubelet.acceptRemoved",
+        meaning: "the fields that nodes may lose although that harms them",
+        affects_membership: false,
+        read: |pool| pool.policy.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+    },
+    PoolSetting {
         path: "spec.rollout.drain",
         meaning: "how nodes are drained for changes that need it",
         affects_membership: false,

@@ -105,7 +105,7 @@ fn overlay_is_compared_over_the_own_configuration() {
 }
 
 #[test]
-fn omitted_static_pod_path_is_refused_with_a_finding_and_its_fix() {
+fn omitted_static_pod_path_is_refused_with_both_fixes() {
     let of = |fields: &str| files([("pools/a/kubelet.yaml", &kubelet(fields))]);
     let path = "staticPodPath: /etc/kubernetes/manifests";
     let review = review(&of(&format!("{path}\nmaxPods: 64")), &of("maxPods: 64"));
@@ -115,7 +115,9 @@ fn omitted_static_pod_path_is_refused_with_a_finding_and_its_fix() {
     let running = Some("/etc/kubernetes/manifests".to_owned());
     assert_eq!(refused.omitted, [OmittedField { path: "staticPodPath".to_owned(), running }]);
     assert!(refused.help.starts_with(&format!("write {path}, which the configuration omits")), "{}", refused.help);
-    assert_eq!(review.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["static-pods-stopped"]);
+    assert_eq!(refused.lost.iter().map(|lost| lost.loss.field.as_str()).collect::<Vec<_>>(), ["staticPodPath"]);
+    assert!(refused.help.ends_with("or set spec.kubelet.acceptRemoved: [staticPodPath] in pools/a/pool.yaml"));
+    assert_eq!(review.findings, []);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use nodecfg_planning::plan::changed_fields;
 use super::KUBEADM_FILE;
 
 /// Local configuration of the nodes of a pool that allows `allowed`: kubeadm's defaults, and the pool's value of each
-/// top-level field that a first assignment could not change without a drain.
+/// top-level field that a first assignment could not change without a drain, or would take away to the nodes' harm.
 ///
 /// The repository does not tell what its nodes were provisioned with. With these values, a first rollout changes fields,
 /// and no plan or agent refuses it.
@@ -39,11 +39,11 @@ fn mixed(pool: &Document, allowed: Class, minor: Minor) -> Option<Document> {
     (is_changeable && assess(&mixed, minor).runs()).then_some(mixed)
 }
 
-/// Top-level fields with a change of a higher class than `allowed`.
+/// Top-level fields with a change of a higher class than `allowed`, or whose loss harms the nodes.
 fn fields_above(old: &Document, new: &Document, allowed: Class, minor: Minor) -> BTreeSet<String> {
     changed_fields(Some(old), Some(new), &BTreeSet::from([Some(minor)]))
         .into_iter()
-        .filter(|field| field.risk.as_ref().is_none_or(|risk| risk.class > allowed))
+        .filter(|field| field.loss.is_some() || field.risk.as_ref().is_none_or(|risk| risk.class > allowed))
         .filter_map(|field| Some(field.change.path.split(['.', '[']).next()?.to_owned()))
         .collect()
 }
@@ -72,7 +72,7 @@ mod tests {
     fn first_assignment_changes_what_a_restart_can_change() {
         let newest = |body: &str| first_changes(body, Class::Restart, kubelet_config::minor::NEWEST);
         let of_kubeadm = newest("");
-        assert!(of_kubeadm.contains(&"authentication.x509.clientCAFile".to_owned()), "{of_kubeadm:?}");
+        assert!(of_kubeadm.is_empty(), "what the pool omits would be lost: {of_kubeadm:?}");
         let more = |body: &str| -> Vec<String> {
             newest(body).into_iter().filter(|path| !of_kubeadm.contains(path)).collect()
         };

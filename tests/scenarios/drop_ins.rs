@@ -58,8 +58,13 @@ async fn agents_without_a_report_count_as_file_or_as_all_others(start: ClusterSe
     let refused = cluster.sync(&repository, &[]).await.exits(3);
     refused
         .prints("cgroupDriver (replace)")
-        .prints("write cgroupDriver: systemd, staticPodPath: /etc/kubernetes/manifests, which");
-    let of_kubeadm = "cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\nstaticPodPath: /etc/kubernetes/manifests";
+        .prints("write cgroupDriver: systemd, staticPodPath: /etc/kubernetes/manifests, which")
+        .prints(
+            "its nodes lose authentication.x509.clientCAFile, cgroupDriver, clusterDNS, clusterDomain, resolvConf, ",
+        );
+    let of_kubeadm = "authentication: {x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}\ncgroupDriver: systemd\nclusterDNS: \
+                      [10.96.0.10]\nresolvConf: /run/systemd/resolve/resolv.conf\nrotateCertificates: true\nstaticPodPath: \
+                      /etc/kubernetes/manifests";
     repository.change("a", &format!("maxPods: 150\nclusterDomain: cluster.local\n{of_kubeadm}"));
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     assert_eq!(activation(&cluster, "a-1").await, "file");

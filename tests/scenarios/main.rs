@@ -40,6 +40,7 @@ mod pool_pointers;
 mod proof;
 mod real_prometheus;
 mod release;
+mod removed_fields;
 mod rollout;
 mod size;
 mod status;

@@ -6,7 +6,7 @@ use super::sentences::Fact;
 use crate::report::style::{heading, quiet, warning};
 use crate::report::{count, names, next_opening, uncommitted, whole_duration};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
-use nodecfg_planning::plan::{Action, Wave, WaveDomain, WaveKind, Why};
+use nodecfg_planning::plan::{Action, Wave, WaveDomain, WaveKind, Why, lost_paths};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// Maximum number of names in a line.
@@ -39,8 +39,13 @@ fn refusal(review: &Review, cluster: &ClusterReview) -> Option<String> {
     let refused: Vec<&PoolReview> = review.pools.iter().filter(|pool| pool.risk.refused.is_some()).collect();
     let why = match refused.as_slice() {
         [pool] => {
-            let allowed = pool.risk.refused.as_ref().map(|refusal| refusal.allowed.to_string()).unwrap_or_default();
-            format!("pool {} allows no more than {allowed}", pool.name)
+            let refusal = pool.risk.refused.as_ref();
+            let lost = refusal.map(|refusal| lost_paths(&refusal.lost)).filter(|lost| !lost.is_empty());
+            let allowed = refusal.map(|refusal| refusal.allowed.to_string()).unwrap_or_default();
+            match lost {
+                Some(lost) => format!("nodes of pool {} would lose {lost}", pool.name),
+                None => format!("pool {} allows no more than {allowed}", pool.name),
+            }
         }
         pools => format!("{} do not allow their disruption", count(pools.len(), "pool")),
     };

@@ -9,7 +9,7 @@ use crate::review::{Changes, ClusterReview, FileChangeKind, Origin, PoolChange, 
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;
-use nodecfg_planning::plan::{ChangedField, Sample, Unpooled};
+use nodecfg_planning::plan::{ChangedField, Sample, Unpooled, lost_sentence};
 
 /// Maximum number of nodes in a list.
 const MAX_NAMES: usize = 12;
@@ -263,7 +263,9 @@ pub(in crate::report) fn unpooled(cluster: &ClusterReview, name: fn(&NodeName) -
 pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
     let refusal = pool.risk.refused.as_ref()?;
     let allowed = refusal.allowed;
-    Some(format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)"))
+    let class = format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)");
+    let class = (refusal.lost.is_empty() || pool.risk.worst > Some(allowed)).then_some(class);
+    Some(class.into_iter().chain(lost_sentence(&refusal.lost)).collect::<Vec<_>>().join("; "))
 }
 
 /// A suffix of the risk if it is known for some changes only.

@@ -13,8 +13,8 @@ use super::kubelet_file;
 use super::own::Placed;
 use super::render::{Layers, render};
 use super::{
-    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, equal_selectors, gate_fields, pool_order, proposals, read,
-    schedule_fields,
+    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, gate_fields, pool_order,
+    proposals, read, schedule_fields,
 };
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
@@ -209,7 +209,8 @@ impl<'s> Files<'s> {
         let target = self.target(fleet, &name, &spec, placed, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
-        let policy = spec.rollout.policy(&defaults.rollout);
+        let accept_removed = &spec.kubelet.accept_removed | &defaults.kubelet.accept_removed;
+        let policy = RolloutPolicy { accept_removed, ..spec.rollout.policy(&defaults.rollout) };
         self.order.insert(name.clone(), spec.rollout.after.clone());
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         let too_short =
@@ -217,14 +218,13 @@ impl<'s> Files<'s> {
         self.findings.extend(too_short);
         gate_fields::report_too_many(&policy, &place, &mut self.findings);
         let complete = target.is_some();
-        let target = target.unwrap_or(PoolTarget::Local);
         let pool = Pool {
             name,
             selector,
             named: None,
             priority: spec.priority,
             policy,
-            target,
+            target: target.unwrap_or(PoolTarget::Local),
             placement,
             own,
             require_nodes: spec.require_nodes,

@@ -2,6 +2,7 @@
 //! derived from these types, and `read` fills them. A test verifies that the reader supports every field.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -15,6 +16,7 @@ use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
 use kubelet_config::Minor;
 use kubelet_config::finding::Place;
+use kubelet_config::removals;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{NamespaceName, PoolName};
 use nodecfg_contract::nodeconfig::Placement;
@@ -102,6 +104,9 @@ pub struct FleetKubeletSpec {
     /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.
     #[schemars(with = "String")]
     pub own: Option<FileRef>,
+    /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default: none.
+    #[schemars(with = "Vec<RemovableField>")]
+    pub accept_removed: BTreeSet<String>,
 }
 
 /// Specification of a pool.
@@ -147,6 +152,10 @@ pub struct KubeletSpec {
     /// overlay is checked over it. Default: that of the fleet.
     #[schemars(with = "String")]
     pub own: Option<FileRef>,
+    /// Fields that a configuration which replaces that of the nodes may omit although their loss harms the nodes. Without
+    /// an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of its fleet, too.
+    #[schemars(with = "Vec<RemovableField>")]
+    pub accept_removed: BTreeSet<String>,
 }
 
 /// Rollout policy.
@@ -312,6 +321,22 @@ pub struct FileRef {
     pub place: Place,
 }
 
+/// Schema of a field of the table of removals.
+enum RemovableField {}
+
+impl JsonSchema for RemovableField {
+    fn schema_name() -> Cow<'static, str> {
+        "RemovableField".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A field whose loss harms a node that had a value.",
+            "enum": removals::all().map(|removal| removal.field.as_str()).collect::<Vec<_>>(),
+        })
+    }
+}
+
 /// Schema of one version or several.
 enum KubernetesVersions {}
 
@@ -364,6 +389,7 @@ impl RolloutSpec {
                 .or(fleet.convergence_timeout)
                 .unwrap_or(default.convergence_timeout),
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
+            accept_removed: default.accept_removed,
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
             schedule: self.schedule(fleet),

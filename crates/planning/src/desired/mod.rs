@@ -30,6 +30,7 @@ mod gate_fields;
 pub mod gate_formats;
 #[cfg(test)]
 mod gate_tests;
+mod kubelet_fields;
 mod kubelet_file;
 mod node_order;
 #[cfg(test)]
@@ -188,6 +189,8 @@ pub struct RolloutPolicy {
     pub paused: bool,
     /// Highest allowed risk class for running pods. Default: a restart of the kubelet.
     pub allow_disruption: Class,
+    /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
+    pub accept_removed: BTreeSet<String>,
     /// Drain of nodes for changes that need it.
     pub drain: DrainPolicy,
     /// When nodes may start. Default: always.
@@ -249,6 +252,7 @@ impl Default for RolloutPolicy {
             convergence_timeout: Duration::from_secs(5 * 60),
             paused: false,
             allow_disruption: Class::Restart,
+            accept_removed: BTreeSet::new(),
             drain: DrainPolicy::default(),
             schedule: Schedule::default(),
             order: None,

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fields::{Fields, choice, text};
+use super::fields::{Fields, text};
 use super::formats::{
-    API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetKubeletSpec, FleetSpec, KubeletSpec, Metadata, NODE_POOL,
-    NodePoolFile, NodePoolSpec, RolloutSpec,
+    API_VERSION, CanarySpec, FLEET, FleetFile, FleetSpec, Metadata, NODE_POOL, NodePoolFile, NodePoolSpec, RolloutSpec,
 };
 use super::{
-    DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, node_order, pool_order, proposals, schedule_fields,
+    DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, kubelet_fields, node_order, pool_order, proposals,
+    schedule_fields,
 };
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -21,23 +21,16 @@ use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, duration, units};
 use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 
-/// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
-const MAX_PATCHES: usize = 50;
 /// Keys of both kinds of file.
 pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 /// Keys of `metadata`.
 pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
 pub(super) const FLEET_SPEC: [&str; 5] = ["namespace", "maxUnavailable", "poolPointers", "kubelet", "rollout"];
-/// Keys of `spec.kubelet` of a Fleet.
-pub(super) const FLEET_KUBELET: [&str; 2] = ["placement", "own"];
 /// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 6] =
     ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
-/// Keys of `spec.kubelet` of a NodePool.
-pub(super) const KUBELET: [&str; 5] = ["base", "patches", "local", "placement", "own"];
 /// Keys of `spec.rollout`.
 pub(super) const ROLLOUT: [&str; 15] = [
     "maxUnavailable",
@@ -85,10 +78,7 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
         });
         spec.max_unavailable = max_unavailable(&fields, findings);
         spec.pool_pointers = fields.boolean("poolPointers", findings).unwrap_or_default();
-        if let Some(kubelet) = fields.object("kubelet", &FLEET_KUBELET, findings) {
-            spec.kubelet =
-                FleetKubeletSpec { placement: placement(&kubelet, findings), own: file(&kubelet, "own", findings) };
-        }
+        spec.kubelet = kubelet_fields::of_fleet(&fields, findings);
         spec.rollout = rollout(&fields, findings);
         findings.extend(pool_order::of_fleet(&spec.rollout));
     }
@@ -116,15 +106,7 @@ pub(super) fn node_pool(
         spec.node_selector = node_selector(&fields, findings);
         spec.priority = fields.integer("priority", "a whole number of 64 bits", findings).unwrap_or_default();
         spec.require_nodes = fields.boolean("requireNodes", findings);
-        if let Some(kubelet) = fields.object("kubelet", &KUBELET, findings) {
-            spec.kubelet = KubeletSpec {
-                base: file(&kubelet, "base", findings),
-                patches: patches(&kubelet, findings),
-                local: kubelet.boolean("local", findings).unwrap_or_default(),
-                placement: placement(&kubelet, findings),
-                own: file(&kubelet, "own", findings),
-            };
-        }
+        spec.kubelet = kubelet_fields::of_pool(&fields, findings);
         spec.kubernetes_version = kubernetes_version(&fields, findings);
         spec.rollout = rollout(&fields, findings);
     }
@@ -132,22 +114,13 @@ pub(super) fn node_pool(
     Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
 }
 
-/// Reads the path of a file.
-fn file(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<FileRef> {
-    let (path, place) = fields.text(key, findings)?;
-    Some(FileRef { path: path.to_owned(), place: place.clone() })
-}
-
-fn placement(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Placement> {
-    choice(kubelet, "placement", &Placement::ALL.map(|placement| (placement.as_str(), placement)), findings)
-}
-
 /// Proposes the right map for fields that are written directly under `spec`.
 fn fix_misplaced(findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| finding.code == "unknown-field") {
         let Some(name) = finding.field.as_deref().and_then(|field| field.strip_prefix("spec.")) else { continue };
-        let parent =
-            [("rollout", &ROLLOUT[..]), ("kubelet", &KUBELET[..])].into_iter().find(|(_, keys)| keys.contains(&name));
+        let parent = [("rollout", &ROLLOUT[..]), ("kubelet", &kubelet_fields::OF_POOL[..])]
+            .into_iter()
+            .find(|(_, keys)| keys.contains(&name));
         if let Some((parent, _)) = parent {
             finding.help = Some(format!("did you mean `spec.{parent}.{name}`?"));
         }
@@ -219,21 +192,7 @@ fn metadata_name<'n>(file: &Fields<'n>, example: &str, findings: &mut Vec<Findin
     metadata.text("name", findings)
 }
 
-/// The paths of a pool's patches.
-fn patches(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<FileRef> {
-    const KEY: &str = "patches";
-    let listed = texts(kubelet, KEY, findings);
-    if listed.len() > MAX_PATCHES
-        && let Some(node) = kubelet.get(KEY)
-    {
-        let problem = format!("{} entries, at most {MAX_PATCHES} are allowed", listed.len());
-        findings.push(kubelet.bad_value(KEY, node, &problem).help("combine patches"));
-    }
-    let reference = |(path, place): (&str, &Place)| FileRef { path: path.to_owned(), place: place.clone() };
-    listed.into_iter().take(MAX_PATCHES).map(reference).collect()
-}
-
-fn texts<'n>(fields: &Fields<'n>, key: &str, findings: &mut Vec<Finding>) -> Vec<(&'n str, &'n Place)> {
+pub(super) fn texts<'n>(fields: &Fields<'n>, key: &str, findings: &mut Vec<Finding>) -> Vec<(&'n str, &'n Place)> {
     let path = fields.path(key);
     let mut texts = Vec::new();
     for (at, node) in fields.list(key, findings).iter().enumerate() {

@@ -63,7 +63,7 @@ pub fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{drain_fields, gate_fields, read, schedule_fields};
+    use super::super::{drain_fields, gate_fields, kubelet_fields, read, schedule_fields};
     use super::*;
     use kubelet_config::document::Document;
 
@@ -80,11 +80,11 @@ mod tests {
             (&fleet, "/properties", &read::FILE[..]),
             (&fleet, "/$defs/Metadata/properties", &read::METADATA),
             (&fleet, "/$defs/FleetSpec/properties", &read::FLEET_SPEC),
-            (&fleet, "/$defs/FleetKubeletSpec/properties", &read::FLEET_KUBELET),
+            (&fleet, "/$defs/FleetKubeletSpec/properties", &kubelet_fields::OF_FLEET),
             (&fleet, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
             (&pool, "/properties", &read::FILE),
             (&pool, "/$defs/NodePoolSpec/properties", &read::POOL_SPEC),
-            (&pool, "/$defs/KubeletSpec/properties", &read::KUBELET),
+            (&pool, "/$defs/KubeletSpec/properties", &kubelet_fields::OF_POOL),
             (&pool, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
             (&pool, "/$defs/CanarySpec/properties", &read::CANARY),
             (&pool, "/$defs/DrainSpec/properties", &drain_fields::DRAIN),
@@ -128,6 +128,9 @@ mod tests {
             ("spec: {kubelet: {own: ../own.yaml}}", true),
             ("spec: {kubelet: {own: true}}", false),
             ("spec: {kubelet: {placement: true}}", false),
+            ("spec: {kubelet: {acceptRemoved: [clusterDNS, kubeReserved]}}", true),
+            ("spec: {kubelet: {acceptRemoved: [maxPods]}}", false),
+            ("spec: {kubelet: {acceptRemoved: clusterDNS}}", false),
             (
                 "spec: {rollout: {maxUnavailable: 3, canary: {nodes: 0, soak: 1h30m}, maxFailures: 2, paused: true}}",
                 true,

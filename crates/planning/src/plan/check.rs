@@ -24,6 +24,7 @@ mod evidence;
 mod left_alone;
 mod pointers;
 mod pool_changes;
+mod removals;
 
 pub use evidence::check_returning;
 use pool_changes::PoolChanges;
@@ -237,6 +238,7 @@ impl Checker<'_> {
             self.target(pool, source, subject);
         }
         self.disruption(pool, subject);
+        self.removals(pool, subject);
         let changes = PoolChanges::of(pool, self.same_version);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
@@ -392,10 +394,8 @@ impl Checker<'_> {
         let content = node.content.unwrap_or_default();
         let starts_there = *from == node.source && *from_placement == content.placement;
         let is_same = !uid.is_empty() && *uid == node.uid;
-        let deleting = node.deleting;
-        let able = node.follows_config_source();
-        self.require(!deleting, subject, "is being deleted");
-        self.require(able, subject, "does not follow assignments");
+        self.require(!node.deleting, subject, "is being deleted");
+        self.require(node.follows_config_source(), subject, "does not follow assignments");
         self.require(node.maintainer.is_none(), subject, "is maintained by another program");
         self.require(self.belongs(pool, node), subject, "is not selected by its pool alone");
         // Invariant 3: the precondition is what the plan observed.

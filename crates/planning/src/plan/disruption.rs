@@ -10,20 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::config_maps::ConfigMapIndex;
+use super::losses::{LostField, harmful_removal, lost_fields};
 use super::required_config_maps::node_placement;
 use super::sample::{self, Sample};
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Problem, Step};
-use crate::desired::{Pool, PoolTarget};
+use crate::desired::{Pool, PoolTarget, RolloutPolicy};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, FieldChange, Node as Value, apply_merge_patch, changes};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::fields;
+use kubelet_config::removals::{self, Removal};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Node;
 
@@ -76,6 +77,10 @@ pub struct ChangedField {
     /// Effect on a node with running pods; `None` if only one side of the change is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
+    /// What the nodes lose if the loss harms them: the configuration replaces theirs and omits the field, or has another
+    /// place for static pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<&'static Removal>,
 }
 
 /// Total effect of a pool's changes on running pods.
@@ -90,6 +95,8 @@ pub struct Disruption {
     pub unknown: usize,
     /// Whether the highest class exceeds the policy of the pool. Such a plan must not be carried out.
     pub refused: bool,
+    /// Omitted fields whose loss harms the nodes and is not accepted, by path. Such a plan must not be carried out.
+    pub lost: Vec<LostField>,
     /// Fields whose class exceeds the policy only because the new configuration omits them, by path.
     pub omitted: Vec<OmittedField>,
     /// Number of nodes whose kubelet sets containers with probes to not ready when it restarts.
@@ -107,6 +114,14 @@ pub struct OmittedField {
     pub running: Option<String>,
 }
 
+impl ChangedField {
+    /// Reports whether the new configuration has a value. Null means unset.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.change.new.as_deref().is_some_and(|new| new != "null")
+    }
+}
+
 impl ChangeSet {
     /// Reports whether both sides of all changes are known, so that the risk is known.
     #[must_use]
@@ -122,19 +137,26 @@ impl ChangeSet {
 }
 
 impl Disruption {
-    /// Summarizes the changes of a pool that allows `allowed`.
-    fn of(sets: &[ChangeSet], allowed: Class) -> Self {
+    /// Reports whether a sync refuses the changes.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.refused || !self.lost.is_empty()
+    }
+
+    /// Summarizes the changes of a pool with this policy.
+    fn of(sets: &[ChangeSet], policy: &RolloutPolicy) -> Self {
         let fields: Vec<&ChangedField> = sets.iter().flat_map(|set| &set.fields).collect();
         Self {
             unknown: sets.iter().filter(|set| !set.has_risk()).map(|set| set.nodes).sum(),
-            ..Self::of_fields(fields, allowed)
+            ..Self::of_fields(fields, policy)
         }
     }
 
-    /// Summarizes changed fields for a pool that allows `allowed`, regardless of nodes.
+    /// Summarizes changed fields for a pool with this policy, regardless of nodes.
     #[must_use]
-    pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, allowed: Class) -> Self {
-        let fields: Vec<&ChangedField> = fields.into_iter().collect();
+    pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, policy: &RolloutPolicy) -> Self {
+        let (fields, allowed) = (fields.into_iter().collect::<Vec<&ChangedField>>(), policy.allow_disruption);
+        let lost = lost_fields(fields.iter().copied(), policy);
         let worst = worst(fields.iter().copied());
         let omitted = omitted_fields(fields.iter().copied().filter(|field| exceeds(field, allowed)));
         let risks = fields.into_iter().filter_map(|field| field.risk.as_ref());
@@ -144,6 +166,7 @@ impl Disruption {
             state_files: state_files.into_iter().collect(),
             unknown: 0,
             refused: worst.is_some_and(|worst| worst > allowed),
+            lost,
             omitted,
             unready: 0,
         }
@@ -156,10 +179,11 @@ fn exceeds(field: &ChangedField, allowed: Class) -> bool {
 }
 
 /// The omitted ones of these fields, by path.
-fn omitted_fields<'a>(fields: impl Iterator<Item = &'a ChangedField>) -> Vec<OmittedField> {
+pub(super) fn omitted_fields<'a>(fields: impl Iterator<Item = &'a ChangedField>) -> Vec<OmittedField> {
     let mut omitted: BTreeMap<&str, Option<&str>> = BTreeMap::new();
-    for ChangedField { change, old_default, .. } in fields {
-        let Some(old) = change.old.as_deref().or(old_default.as_deref()).filter(|_| change.new.is_none()) else {
+    for field in fields {
+        let ChangedField { change, old_default, .. } = field;
+        let Some(old) = change.old.as_deref().or(old_default.as_deref()).filter(|_| !field.is_set()) else {
             continue;
         };
         // A field that no kubelet knows has no effect.
@@ -194,6 +218,7 @@ pub fn changed_fields(
         return changes(old, new).into_iter().map(without_risk).collect();
     };
     let field = |found: EffectiveChange| {
+        let loss = removals::loss(&found, new);
         // Redacted first, so that the checker computes the same risk.
         let (path, change) = (found.change.path.clone(), redacted(found.change));
         let in_effect: Vec<ValueChange> = found.in_effect.into_iter().map(|pair| redacted_pair(&path, pair)).collect();
@@ -206,6 +231,7 @@ pub fn changed_fields(
             no_effect: in_effect.is_empty(),
             in_effect,
             risk: Some(worst.unwrap_or_else(Risk::no_effect)),
+            loss,
         }
     };
     effective::changes(old, new, minors).into_iter().map(field).collect()
@@ -240,7 +266,15 @@ pub(super) fn merged_over(running: &Document, overlay: &Document) -> Document {
 /// A change of which only one side is known.
 fn without_risk(change: FieldChange) -> ChangedField {
     let change = redacted(change);
-    ChangedField { change, old_default: None, new_default: None, no_effect: false, in_effect: Vec::new(), risk: None }
+    ChangedField {
+        change,
+        old_default: None,
+        new_default: None,
+        no_effect: false,
+        in_effect: Vec::new(),
+        risk: None,
+        loss: None,
+    }
 }
 
 impl PoolPlan {
@@ -257,17 +291,17 @@ impl PoolPlan {
         Disruption {
             unknown: unknown.map(|set| set.nodes).sum(),
             unready: self.disruption.unready,
-            ..Disruption::of_fields(fields, self.policy.allow_disruption)
+            ..Disruption::of_fields(fields, &self.policy)
         }
     }
 }
 
 impl Plan {
     /// Problems that prevent execution of this plan: pools whose changes disrupt running pods more than their policy
-    /// allows.
+    /// allows, or take away what their nodes need.
     #[must_use]
     pub fn refusals(&self) -> Vec<Problem> {
-        self.pools.iter().filter_map(too_disruptive).collect()
+        self.pools.iter().flat_map(|pool| too_disruptive(pool).into_iter().chain(harmful_removal(pool))).collect()
     }
 }
 
@@ -363,7 +397,7 @@ pub(super) fn assess<'a>(
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
     let unready = unready.map(|(_, nodes)| nodes).sum();
-    let disruption = Disruption { unready, ..Disruption::of(&sets, pool.policy.allow_disruption) };
+    let disruption = Disruption { unready, ..Disruption::of(&sets, &pool.policy) };
     (sets, disruption)
 }
 
@@ -425,72 +459,4 @@ fn risk_of(path: &str, pair: &ValueChange, old: &Document, new: &Document) -> Ri
         [old, new].iter().any(|document| document.root.get(field).and_then(Value::text) == Some(value))
     });
     risk
-}
-
-/// Maximum number of omitted fields that a fix lists.
-const MAX_LISTED_FIELDS: usize = 5;
-
-/// Fix for a refused change.
-#[must_use]
-pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile], omitted: &[OmittedField]) -> String {
-    let (name, alternative, drain) = (name_fields(omitted), alternative(worst), drain(worst, state_files));
-    format!("{name}{alternative}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml{drain}")
-}
-
-/// Fix for a refused rollback, which an option of the command can allow. Not even this option allows
-/// [`Class::Never`].
-#[must_use]
-pub fn rollback_fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
-    if worst == Class::Never {
-        return fix(pool, worst, state_files, &[]);
-    }
-    let (alternative, drain) = (alternative(worst), drain(worst, state_files));
-    format!(
-        "{alternative}pass --allow-disruption {worst} --reason TEXT{drain}; `nodecfg rollback {pool} --dry-run -v` shows \
-         each field"
-    )
-}
-
-/// Fix for fields that the configuration omits: naming them keeps what the nodes run. Ends before an alternative.
-fn name_fields(omitted: &[OmittedField]) -> String {
-    if omitted.is_empty() {
-        return String::new();
-    }
-    let line = |field: &OmittedField| match field.running.as_deref().filter(|running| is_plain(running)) {
-        Some(running) => format!("{}: {running}", field.path),
-        None => field.path.clone(),
-    };
-    let mut lines: Vec<String> = omitted.iter().take(MAX_LISTED_FIELDS).map(line).collect();
-    if omitted.len() > MAX_LISTED_FIELDS {
-        lines.push(format!("{} more", omitted.len() - MAX_LISTED_FIELDS));
-    }
-    format!("write {}, which the configuration omits, to keep what the nodes run; or ", lines.join(", "))
-}
-
-/// Reports whether a value may stand in a sentence. Others come from a node or a repository, and could pass for text of
-/// the report; the field diff shows them as code.
-fn is_plain(value: &str) -> bool {
-    value.len() <= 80 && value.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-/:,%\"[] ".contains(letter))
-}
-
-/// What to do instead of the change, or to accept.
-fn alternative(worst: Class) -> &'static str {
-    match worst {
-        Class::None | Class::Restart | Class::Drain => "",
-        Class::Replace => "create new nodes with this configuration, or ",
-        Class::Never => "revert the change, or accept the loss of pods and ",
-    }
-}
-
-/// What nodecfg does before the change, and what it leaves to the user.
-fn drain(worst: Class, state_files: &[StateFile]) -> String {
-    if worst < Class::Drain {
-        return String::new();
-    }
-    let files: Vec<String> = state_files.iter().map(|file| format!("/var/lib/kubelet/{file}")).collect();
-    let files = match files.as_slice() {
-        [] => String::new(),
-        files => format!("; without node agents, delete {} while a node is drained", files.join(" and ")),
-    };
-    format!(", which drains each node first{files}")
 }

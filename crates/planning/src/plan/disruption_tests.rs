@@ -380,29 +380,3 @@ fn reported_changes_have_their_class_and_state_files() {
         Some(Class::Replace)
     );
 }
-
-#[test]
-fn plan_warns_of_static_pods_that_a_change_stops() {
-    let warnings = |from: &str, to: &str| {
-        let plan = planned(&wants(to, Class::Replace), &cluster([runs("n1", from)], &[from]));
-        let found = plan.findings.iter().filter(|finding| finding.code == "static-pods-stopped");
-        found.map(|finding| (finding.message.clone(), finding.help.clone().unwrap_or_default())).collect::<Vec<_>>()
-    };
-    let path = "staticPodPath: /etc/kubernetes/manifests";
-    let end = "kubelets stop the static pods that run from there, on control-plane nodes the API server and etcd, and a \
-               drain moves none of them";
-    let help = "write staticPodPath: /etc/kubernetes/manifests, or create new nodes with this configuration";
-    assert_eq!(
-        warnings(path, "maxPods: 64"),
-        [(
-            format!("pool a: the configuration omits staticPodPath, which is /etc/kubernetes/manifests now: {end}"),
-            help.to_owned()
-        )]
-    );
-    assert_eq!(
-        warnings(path, "staticPodPath: /srv"),
-        [(format!("pool a: staticPodPath changes from /etc/kubernetes/manifests to /srv: {end}"), help.to_owned())]
-    );
-    assert_eq!(warnings("maxPods: 64", path), []);
-    assert_eq!(warnings(path, &format!("{path}\nmaxPods: 64")), []);
-}

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
+use super::losses::loss_warnings;
 use super::membership::{Membership, belongs, membership};
 use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
@@ -13,7 +14,6 @@ use super::required_config_maps::pool_target;
 use super::reservations::PoolReservations;
 use super::scope::Scope;
 use super::selection;
-use super::static_pods::static_pods_warning;
 use super::verdicts;
 use super::verdicts::UndeclaredKubelets;
 use super::waves::Sorter;
@@ -93,7 +93,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Err(problem) => problems.push(problem),
             }
         }
-        findings.extend(static_pods_warning(pool, planned.changes.iter().flat_map(|set| &set.fields)));
+        findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
         let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
         findings.extend(found);
         problems.extend(refused);

@@ -34,7 +34,9 @@ mod decide;
 mod disruption;
 mod drains;
 mod evidence;
+mod fixes;
 mod id;
+mod losses;
 mod make;
 mod membership;
 mod pointers;
@@ -48,7 +50,6 @@ pub mod saved;
 mod scope;
 mod selection;
 mod start;
-mod static_pods;
 mod steps;
 mod verdicts;
 mod waves;
@@ -84,10 +85,10 @@ pub use decide::{
     CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
     outdated_agent, present_state,
 };
-pub use disruption::{
-    ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, fix, placed_fields, rollback_fix,
-};
+pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, placed_fields};
+pub use fixes::{fix, loss_fix, rollback_fix};
 pub use id::PlanId;
+pub use losses::{LostField, loss_warnings, paths as lost_paths, sentence as lost_sentence};
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
 pub use pointers::{PointerChange, PointerMove, PointerState, PointerTime};
@@ -98,7 +99,6 @@ pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes,
 pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
-pub use static_pods::static_pods_warning;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use verdicts::CLUSTER_FINDINGS;
 

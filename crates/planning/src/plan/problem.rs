@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::disruption::{self, OmittedField};
+use super::disruption::OmittedField;
+use super::fixes;
+use super::losses::{self, LostField};
 use super::pointers::PointerChange;
 use super::selection::{NearLabel, correct_label};
 use kubelet_config::Minor;
@@ -11,8 +13,8 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 
-/// A problem that prevents a plan, or its execution ([`TooDisruptive`](Self::TooDisruptive)). Nothing has been
-/// written at that point.
+/// A problem that prevents a plan, or its execution ([`TooDisruptive`](Self::TooDisruptive),
+/// [`HarmfulRemoval`](Self::HarmfulRemoval)). Nothing has been written at that point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Problem {
@@ -177,6 +179,15 @@ pub enum Problem {
         #[serde(skip)]
         rollback: bool,
     },
+    /// A configuration that replaces that of the nodes omits fields whose loss harms them. Such a plan can be shown but not
+    /// carried out.
+    #[error("pool {pool}: {}", losses::sentence(lost).unwrap_or_default())]
+    HarmfulRemoval {
+        /// The pool.
+        pool: PoolName,
+        /// The fields, by path.
+        lost: Vec<LostField>,
+    },
 }
 
 /// Maximum number of fields that a message lists.
@@ -253,11 +264,12 @@ impl Problem {
                  '{{\"metadata\":{{\"finalizers\":null}}}}'`, or wait for their owners; then the next sync creates it again"
             ),
             Self::TooDisruptive { pool, worst, state_files, rollback: true, .. } => {
-                disruption::rollback_fix(pool, *worst, state_files)
+                fixes::rollback_fix(pool, *worst, state_files)
             }
             Self::TooDisruptive { pool, worst, state_files, omitted, .. } => {
-                disruption::fix(pool, *worst, state_files, omitted)
+                fixes::fix(pool, *worst, state_files, omitted)
             }
+            Self::HarmfulRemoval { pool, lost } => fixes::loss_fix(pool, lost),
             Self::Refused { kubelets, .. } => {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
                 format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))
@@ -295,6 +307,7 @@ impl Problem {
                 | Self::OverlayOnNodes { .. }
                 | Self::Refused { .. }
                 | Self::TooDisruptive { .. }
+                | Self::HarmfulRemoval { .. }
         )
     }
 
@@ -316,6 +329,7 @@ impl Problem {
             Self::PointerChanged { .. } => "pool-pointer-differs",
             Self::PointerImmutable { .. } => "pool-pointer-immutable",
             Self::TooDisruptive { .. } => "too-disruptive",
+            Self::HarmfulRemoval { .. } => "harmful-removal",
         }
     }
 }

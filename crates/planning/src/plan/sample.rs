@@ -34,7 +34,8 @@ const MAX_FIELDS: usize = 1000;
 pub struct Sample {
     /// Number of asked nodes.
     pub asked: usize,
-    /// Number of nodes whose configuration was read. The changes of the group are those of the riskiest one.
+    /// Number of nodes whose configuration was read. The changes of the group are those of the riskiest one, with what the
+    /// others lose.
     pub read: usize,
     /// Number of read nodes with these changes.
     pub same: usize,
@@ -107,9 +108,22 @@ pub(super) fn changes_of<'a>(
     let riskier = |a: (Vec<ChangedField>, usize), b: (Vec<ChangedField>, usize)| {
         if (worst(&b.0), b.1) > (worst(&a.0), a.1) { b } else { a }
     };
+    let losses: Vec<ChangedField> =
+        found.iter().flat_map(|(fields, _)| fields).filter(|field| field.loss.is_some()).cloned().collect();
     let riskiest = found.into_iter().reduce(riskier);
     sample.same = riskiest.as_ref().map_or(0, |(_, nodes)| *nodes);
-    (sample.asked > 0).then_some((riskiest.map(|(fields, _)| fields), sample))
+    let fields = riskiest.map(|(mut fields, _)| {
+        for lost in losses {
+            // The riskiest node may lose nothing.
+            match fields.iter_mut().find(|field| field.change.path == lost.change.path) {
+                Some(field) => field.loss = field.loss.or(lost.loss),
+                None => fields.push(lost),
+            }
+        }
+        fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
+        fields
+    });
+    (sample.asked > 0).then_some((fields, sample))
 }
 
 fn fields_of(

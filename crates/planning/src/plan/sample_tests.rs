@@ -145,6 +145,28 @@ fn riskiest_answer_counts_and_of_equally_risky_ones_the_most_frequent() {
     }
 }
 
+/// What any asked node loses refuses the plan, also if another one is riskier.
+#[test]
+fn loss_of_every_answer_refuses() {
+    let mut cluster = local(3, "v1.36.2");
+    let dns = "clusterDNS: [10.96.0.10]\nclusterDomain: a.b";
+    answer(&mut cluster, &[("n01", Ok("maxPods: 200")), ("n02", Ok(dns)), ("n03", Ok("clusterDNS: [10.96.0.11]"))]);
+    let lost = |cluster: &Observed, allowed| {
+        let plan = planned(&wants("maxPods: 150", allowed), cluster);
+        assert_eq!(check(&plan, &wants("maxPods: 150", allowed), cluster, &Scope::Everything), []);
+        let lost = plan.pools[0].disruption.lost.iter().map(|lost| lost.omitted.path.clone()).collect::<Vec<_>>();
+        (lost, plan.refusals().len())
+    };
+    let both = vec!["clusterDNS".to_owned(), "clusterDomain".to_owned()];
+    assert_eq!(lost(&cluster, Class::Restart), (both.clone(), 2));
+    assert_eq!(lost(&cluster, Class::Never), (both, 1));
+    // A node that keeps its own values loses nothing.
+    for node in cluster.nodes.values_mut() {
+        node.content = Some(NodeContent { merged: Some(true), ..NodeContent::default() });
+    }
+    assert_eq!(lost(&cluster, Class::Never), (vec![], 0));
+}
+
 #[test]
 fn answer_about_a_known_configuration_permits_nothing() {
     let mut cluster = local(0, "v1.36.2");
@@ -301,7 +323,7 @@ fn drop_in_is_merged_over_what_its_kubelet_runs() {
     let drop_in = with_drop_ins(file.clone());
     let wanted = "maxPods: 200\nevictionHard: {memory.available: 500Mi}";
     let refused = |cluster: &Observed| planned(&wants(wanted, Class::Restart), cluster).refusals().len();
-    assert_eq!((refused(&file), refused(&drop_in)), (1, 0));
+    assert_eq!((refused(&file), refused(&drop_in)), (2, 0), "the class, and the thresholds that it loses");
     let restart = |path: &str| (path.to_owned(), Some(Class::Restart));
     assert_eq!(
         changed(&drop_in, wanted),

@@ -105,7 +105,7 @@ pub const CLUSTER_FINDINGS: [&str; 8] = [
     "pool-pointer-changed",
     "reservations-near-capacity",
     "similar-label",
-    "static-pods-stopped",
+    "value-lost",
     "version-contradicts",
     "version-not-judged",
 ];

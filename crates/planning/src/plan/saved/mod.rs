@@ -190,6 +190,10 @@ pub struct SavedPolicy {
     /// Highest allowed risk class.
     #[schemars(with = "String")]
     pub allow_disruption: Class,
+    /// Fields whose removal the pool accepts, if any.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub accept_removed: BTreeSet<String>,
     /// Drain of nodes, if `allowDisruption` permits one: `evict, timeout 15m, …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
@@ -350,7 +354,7 @@ impl SavedPool {
             paused: plan.paused.clone(),
             risk: known.worst,
             risk_unknown: known.unknown,
-            refused: plan.disruption.refused,
+            refused: plan.disruption.is_refused(),
             assignments,
         }
     }
@@ -366,6 +370,7 @@ impl SavedPolicy {
             convergence_timeout: duration::format(policy.convergence_timeout),
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
+            accept_removed: policy.accept_removed.clone(),
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
             schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
             order: policy.order.as_ref().map(ToString::to_string),
@@ -378,7 +383,7 @@ impl SavedPolicy {
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 14] {
+    fn fields(&self) -> [(&'static str, String); 15] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -388,6 +393,7 @@ impl SavedPolicy {
             ("convergenceTimeout", self.convergence_timeout.clone()),
             ("paused", self.paused.to_string()),
             ("allowDisruption", self.allow_disruption.to_string()),
+            ("acceptRemoved", self.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
             ("drain", self.drain.clone().unwrap_or_else(none)),
             ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
             ("order", self.order.clone().unwrap_or_else(|| "by name".to_owned())),

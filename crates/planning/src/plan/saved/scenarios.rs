@@ -216,7 +216,7 @@ fn reports_added_removed_and_changed_pools() {
 #[test]
 fn compares_every_policy_field() {
     type Change = fn(&mut RolloutPolicy);
-    let changes: [(Change, &[&str]); 9] = [
+    let changes: [(Change, &[&str]); 10] = [
         (|policy| policy.max_unavailable = MaxUnavailable::Percent(25), &["pool a: maxUnavailable is 25%, and was 1"]),
         (
             |policy| policy.canary = canary(1, 600),
@@ -242,6 +242,10 @@ fn compares_every_policy_field() {
                 "pool a: drain is evict, timeout 15m, settle 30s, emptyDir refuse, unmanaged refuse, onTimeout release, \
                  and was none",
             ],
+        ),
+        (
+            |policy| policy.accept_removed = ["clusterDNS".to_owned()].into(),
+            &["pool a: acceptRemoved is clusterDNS, and was "],
         ),
         (|_| {}, &[]),
     ];
