@@ -231,6 +231,7 @@ pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
             pool: Some(pool.name.clone()),
             content_hash: Some(rendered.hash.to_string()),
             commit: None,
+            placement: None,
             created: None,
             deleting: false,
         };

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::CommandError;
@@ -12,12 +11,10 @@ use super::terminal::Terminal;
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
 use kubelet_config::finding::{Finding, Severity, Strictness};
-use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::lease::{self, HeldLock, OrderError};
 use nodecfg_cluster::{ClusterError, ClusterReader, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_contract::nodeconfig::Placement;
-use nodecfg_contract::observed::{Node, Observed, Orders};
+use nodecfg_contract::observed::{Observed, Orders};
 use nodecfg_planning::plan::{self, CLUSTER_FINDINGS, Options, Plan, Scope};
 
 /// A plan and its input.
@@ -86,35 +83,6 @@ async fn orders(
     }
 }
 
-/// Sets how the agents of nodes without a report place configurations: as those of all other nodes, or without any report
-/// as their DaemonSet says. An agent reports it only after the first assignment.
-async fn assume_activation(reader: &ClusterReader, observed: &mut Observed) {
-    let reported = |node: &Node| node.content.map(|content| content.active_placement.or(content.activation));
-    let reports: BTreeSet<Option<Placement>> = observed.nodes.values().filter_map(reported).collect();
-    let [overlay, replace] = Placement::ALL.map(Some);
-    let overlays = match (reports.contains(&None), reports.contains(&overlay), reports.contains(&replace)) {
-        (true, true, false) => true,
-        (true, false, false) => match reader.installed_object(InstalledObject::DaemonSet).await {
-            Ok(object) => object.is_some_and(|object| writes_drop_ins(&object)),
-            Err(error) => {
-                tracing::debug!(%error, "how agents place configurations is unknown");
-                false
-            }
-        },
-        _ => false,
-    };
-    for content in observed.nodes.values_mut().filter_map(|node| node.content.as_mut()).filter(|_| overlays) {
-        content.activation.get_or_insert(Placement::Overlay);
-    }
-}
-
-/// Reports whether the agents of a DaemonSet write drop-ins.
-fn writes_drop_ins(daemon_set: &Value) -> bool {
-    let containers = daemon_set.pointer("/spec/template/spec/containers").and_then(Value::as_array);
-    let arguments = containers.into_iter().flatten().filter_map(|container| container.get("args")?.as_array());
-    arguments.flatten().any(|argument| argument.as_str() == Some("--activation=drop-in"))
-}
-
 /// Reads the cluster, creates the plan and checks its invariants. Orders are read under the lock, if it is held.
 /// Kubelets are asked only for configurations that the plan does not know.
 pub(super) async fn plan(
@@ -130,7 +98,6 @@ pub(super) async fn plan(
     let looking = observe::observe(reader, options.namespace.as_str(), questions);
     let mut observed = looking.instrument(spans::stage("observe")).await?;
     observed.orders = ordered;
-    assume_activation(reader, &mut observed).await;
     let make = |observed: &Observed| {
         plan::make(desired, observed, &options)
             .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })

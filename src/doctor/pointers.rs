@@ -91,7 +91,7 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
             (None, None) => continue,
             (None, Some(_)) => Comparison::Unused,
             (Some(pool), Some(_))
-                if PointerState::of(&desired.fleet, name, &facts.namespace, observed).names_target(pool) =>
+                if PointerState::of(&desired.fleet, name, &facts.namespace, observed).names_target(pool, observed) =>
             {
                 continue;
             }

@@ -89,7 +89,7 @@ fn pool(
 ) -> Option<PoolReview> {
     let (was, becomes) = (old.and_then(rendered), new.and_then(rendered));
     let settings = setting_changes::changes(old, new);
-    let placement = |pool: Option<&Pool>| pool.filter(|pool| rendered(pool).is_some())?.placement;
+    let placement = |pool: Option<&Pool>| pool.filter(|pool| rendered(pool).is_some()).map(Pool::placement_of_kubelets);
     let change = match (old, new) {
         (None, None) => return None,
         (Some(_), None) => PoolChange::Removed,

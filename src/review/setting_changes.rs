@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 18] = [
+const SETTINGS: [PoolSetting; 19] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",

@@ -8,7 +8,7 @@ use nodecfg_cluster::lease::{self, LockOptions};
 use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeContent};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{
-    desired, fleet, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
+    desired, fleet, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,
 };
 use nodecfg_planning::plan::make;
 use serde_json::json;
@@ -47,6 +47,9 @@ fn rights_of_drains_and_releases_are_checked() {
 async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, fake::Log) {
     let (client, log) = fake::serving(move |request| match (request.method.as_str(), request.uri.as_str()) {
         ("GET", uri) if uri.contains("/leases") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+        ("GET", uri) if uri.contains("/nodeconfigs?") => {
+            Reply::Json(200, json!({"kind": "NodeConfigList", "metadata": {"resourceVersion": "1"}, "items": []}))
+        }
         ("GET", uri) if uri.contains("/nodeconfigs") => status(404, "NotFound", "not found", json!({})),
         ("PATCH", uri) if uri.contains("/nodeconfigs") => reply(),
         (_, uri) => {
@@ -57,8 +60,8 @@ async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, f
             Reply::Json(201, object)
         }
     });
-    let mut reader = ClusterReader::new(client, "https://fake", fake::options());
-    reader.binding = Binding::NodeConfig;
+    let reader = ClusterReader::new(client, "https://fake", fake::options());
+    let reader = reader.with_binding(Some(Binding::NodeConfig)).await.unwrap();
     let held = lease::acquire(&reader, LockOptions::new("kube-system", fleet(), "me".to_owned())).await.unwrap();
     let writer = ClusterWriter::new(reader.within(Duration::ZERO), &held);
     // The lock is renewed as long as it is not dropped.
@@ -68,13 +71,13 @@ async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, f
 
 /// A plan that adds the hash of node `n1`, and creates the ConfigMap of pool `b`.
 fn plan_with_hash() -> Plan {
-    let content = Some(NodeContent { active: Some(rendered("a", 64).hash), ..NodeContent::default() });
+    let content = Some(NodeContent { active: Some(rendered("a", 64).hash), ..replacing() });
     let unhashed = Node { content, ..on(node("n1", "a"), &rendered("a", 64).source(&namespace())) };
-    let other = Node { content: Some(NodeContent::default()), ..node("n2", "b") };
+    let other = Node { content: Some(replacing()), ..node("n2", "b") };
     let mut observed = observed([unhashed, other]);
     with_config_map(&mut observed, "a", &rendered("a", 64));
     let plan = make(&desired([pool("a", 64, policy(1)), pool("b", 65, policy(1))]), &observed, &options()).unwrap();
-    assert_eq!(plan.pools.iter().map(|pool| pool.added_hashes().count()).sum::<usize>(), 1);
+    assert_eq!(plan.pools.iter().map(|pool| pool.completions().count()).sum::<usize>(), 1);
     plan
 }
 

@@ -56,16 +56,6 @@ fn reports_after_version_change_only() {
 }
 
 #[test]
-fn reports_another_activation_at_once() {
-    let mut sim = settled_sim(1);
-    assert_eq!(agent(&sim).activation.as_deref(), Some("file"));
-    sim.config.as_mut().unwrap().status.agent.as_mut().unwrap().activation = Some("drop-in".to_owned());
-    sim.kill(2);
-    sim.run_for(30.0);
-    assert_eq!(agent(&sim).activation.as_deref(), Some("file"));
-}
-
-#[test]
 fn replaces_heartbeat_time_in_the_future() {
     let mut sim = settled_sim(1);
     let later = (at(0.0) + SignedDuration::from_hours(9_000)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();

@@ -10,9 +10,7 @@ use super::backoff::{after, since};
 use super::{MachineState, kubelet_messages};
 use crate::events::{ActivationError, Effect};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{
-    ACTIVE, Condition, DROP_IN, FILE, KNOWN_GOOD, NodeConfigStatus, Placement, ReportingAgent, SYNCED,
-};
+use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
 use nodecfg_contract::{ConfigStatus, error_text};
 
 /// Version that the agent reports.
@@ -32,28 +30,14 @@ impl MachineState {
         self.volatile.report.current = Some(status.clone());
         let trial_ends_at = self.trial_end(now).map(rfc3339);
         let nothing_due = !self.has_changes() && self.next_heartbeat() > now;
-        let activation = self.activation();
         let report = &mut self.volatile.report;
         if report.pending.is_some() || report.backoff.waits(now) || nothing_due {
             return None;
         }
-        let agent = ReportingAgent {
-            version: VERSION.to_owned(),
-            heard_at: rfc3339(now),
-            trial_ends_at,
-            activation: Some(activation.to_owned()),
-        };
+        let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: rfc3339(now), trial_ends_at };
         let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.pending = Some(status.clone());
         Some(Effect::Report(status))
-    }
-
-    /// The activation that the agent reports.
-    fn activation(&self) -> &'static str {
-        match self.volatile.settings.default_placement {
-            Placement::Overlay => DROP_IN,
-            Placement::Replace => FILE,
-        }
     }
 
     /// Records the result of a report.
@@ -105,9 +89,7 @@ impl MachineState {
     fn next_heartbeat(&self) -> Timestamp {
         let report = &self.volatile.report;
         let last_heartbeat = || {
-            let is_same = |agent: &&ReportingAgent| {
-                agent.version == VERSION && agent.activation.as_deref() == Some(self.activation())
-            };
+            let is_same = |agent: &&ReportingAgent| agent.version == VERSION;
             let agent = report.server_status.as_ref()?.agent.as_ref().filter(is_same)?;
             // A time in the future comes from a wrong clock and is ignored.
             agent.heard_at.parse().ok().filter(|time| self.volatile.last_step.is_some_and(|now| *time <= now))

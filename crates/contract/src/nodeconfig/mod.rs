@@ -32,10 +32,6 @@ pub const SYNCED: &str = "Synced";
 pub const ACTIVE: &str = "Active";
 /// Condition: the assigned configuration is the last known good.
 pub const KNOWN_GOOD: &str = "KnownGood";
-/// Activation: the assigned configuration replaces the node's own.
-pub const FILE: &str = "file";
-/// Activation: the assigned configuration is merged over the node's own, as a drop-in.
-pub const DROP_IN: &str = "drop-in";
 
 /// Desired configuration of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -209,10 +205,6 @@ pub struct ReportingAgent {
     /// RFC 3339. Unset outside of a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial_ends_at: Option<String>,
-    /// How the agent places the configuration: `file` (it replaces the node's own) or `drop-in` (the kubelet merges it
-    /// over the node's own). Unset by older agents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<String>,
 }
 
 /// meta/v1 Condition.

@@ -5,7 +5,7 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{DROP_IN, EffectiveStatus, FILE, OwnValue, Placement};
+use super::{EffectiveStatus, OwnValue, Placement};
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
@@ -96,9 +96,6 @@ pub(super) fn agent(schema: &mut Schema) {
         if let Some(time) = property_at(schema, &[name]) {
             time.insert("format".to_owned(), json!("date-time"));
         }
-    }
-    if let Some(activation) = property_at(schema, &["activation"]) {
-        activation.insert("enum".to_owned(), json!([FILE, DROP_IN]));
     }
 }
 

@@ -57,6 +57,9 @@ pub const CONTENT_HASH_ANNOTATION: &str = "nodecfg.dev/content-hash";
 pub const COMMIT_ANNOTATION: &str = "nodecfg.dev/commit";
 /// Annotation with the path of the pool's configuration in the repository.
 pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
+/// Annotation with the placement with which a ConfigMap was created. It informs `rollback`; the placement of a node is in its
+/// NodeConfig.
+pub const PLACEMENT_ANNOTATION: &str = "nodecfg.dev/placement";
 
 /// Result of one observation of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -225,8 +228,6 @@ pub struct NodeContent {
     pub placement: Option<Placement>,
     /// `status.placement`; `None` if the agent has not reported, or is older than this field.
     pub active_placement: Option<Placement>,
-    /// Placement that an older agent follows, whatever its NodeConfig says (`status.agent.activation`).
-    pub activation: Option<Placement>,
     /// Whether the agent has reported.
     pub reported: bool,
 }
@@ -297,7 +298,7 @@ impl Node {
     #[must_use]
     pub fn active_placement(&self) -> Placement {
         let content = self.content.unwrap_or_default();
-        content.active_placement.or(content.activation).unwrap_or(Placement::Replace)
+        content.active_placement.unwrap_or(Placement::Replace)
     }
 
     /// Placement of the assignment, as [`active_placement`](Self::active_placement).

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{CreationTime, NodeContent, UnreadableField};
-use crate::nodeconfig::{ACTIVE, DROP_IN, NodeConfig, NodeConfigStatus, Placement, SYNCED};
+use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
 use crate::{ConfigSource, ConfigStatus, ContentHash};
 
 /// Assignment and report of a node, from its NodeConfig.
@@ -95,10 +95,6 @@ fn content(config: &NodeConfig) -> NodeContent {
         self_assigned: config.spec.self_assigned,
         placement: config.spec.placement,
         active_placement: config.status.placement,
-        activation: config.status.agent.as_ref().and_then(|agent| match agent.activation.as_deref()? {
-            DROP_IN => Some(Placement::Overlay),
-            _ => Some(Placement::Replace),
-        }),
         reported: config.status.config.is_some(),
     }
 }
@@ -108,6 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::nodeconfig::Placement;
 
     fn condition(kind: &str, since: &str) -> serde_json::Value {
         json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": since})

@@ -98,7 +98,8 @@ pub struct FleetSpec {
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FleetKubeletSpec {
-    /// How nodes combine the configuration of their pool with their own. Default: as their agents do without it.
+    /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry the
+    /// assignments, replace where Nodes do.
     #[schemars(with = "Placement")]
     pub placement: Option<Placement>,
     /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.

@@ -105,7 +105,7 @@ impl<'a> ConfigMapIndex<'a> {
         };
         let hash = self.hash(source);
         let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
-        let placement = pool_placement(pool);
+        let placement = Some(pool_placement(pool, self.observed));
         let current = WantedSource { source: source.clone(), hash, uid, placement };
         CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
@@ -176,7 +176,7 @@ impl<'a> ConfigMapIndex<'a> {
             hash: rendered.hash,
             kubelet: rendered.canonical.clone(),
             path: rendered.path.clone(),
-            placement: pool_placement(pool),
+            placement: Some(pool_placement(pool, self.observed)),
             create: existing.is_none(),
         })
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::config_maps::ConfigMapIndex;
 use super::losses::{LostField, harmful_removal, lost_fields};
-use super::required_config_maps::node_placement;
+use super::required_config_maps::pool_placement;
 use super::sample::{self, Sample};
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
@@ -348,7 +348,8 @@ pub(super) fn assess<'a>(
         PoolTarget::Config(rendered) => Some(&rendered.document),
     };
     let observed = index.observed();
-    let mut groups: BTreeMap<(Start, Placement), Group<'_>> = BTreeMap::new();
+    let placement = pool_placement(pool, observed);
+    let mut groups: BTreeMap<Start, Group<'_>> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
     let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
@@ -356,7 +357,7 @@ pub(super) fn assess<'a>(
         for start in current_configurations(node) {
             replaced.extend(start.from.clone().filter(|source| has_other_content(node, source, index)));
             let is_asked = observed.running.contains_key(&node.name) && Start::active(node) == start;
-            let group = groups.entry((start, node_placement(pool, node))).or_default();
+            let group = groups.entry(start).or_default();
             group.nodes += 1;
             group.minors.insert(known_minor(node));
             group.asked.extend(is_asked.then_some(node));
@@ -364,7 +365,7 @@ pub(super) fn assess<'a>(
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
-        .map(|((start, placement), Group { nodes, minors, asked })| {
+        .map(|(start, Group { nodes, minors, asked })| {
             // A ConfigMap with other content does not show what the nodes run.
             let known = start.from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
 use super::disruption::{has_other_content, placed_fields, worst};
-use super::required_config_maps::node_placement;
+use super::required_config_maps::pool_placement;
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
@@ -22,9 +22,11 @@ use nodecfg_contract::observed::{Drain, Node, Observed};
 pub(super) struct DrainNeeds<'a> {
     pool: &'a Pool,
     index: &'a ConfigMapIndex<'a>,
+    /// How the nodes must combine the configuration of the pool with their own.
+    placement: Placement,
     /// Whether the riskiest answer of the pool's kubelets on a configuration that the plan does not know needs a drain. No
     /// entry without an answer.
-    sampled: BTreeMap<(Start, Placement), bool>,
+    sampled: BTreeMap<Start, bool>,
     known: RefCell<BTreeMap<Comparison, DrainNeed>>,
 }
 
@@ -32,7 +34,6 @@ pub(super) struct DrainNeeds<'a> {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Comparison {
     from: Start,
-    placement: Placement,
     kubelet: Option<Minor>,
 }
 
@@ -60,19 +61,20 @@ impl<'a> DrainNeeds<'a> {
         nodes: impl IntoIterator<Item = &'a Node>,
         index: &'a ConfigMapIndex<'a>,
     ) -> Self {
-        let mut asked: BTreeMap<(Start, Placement), Vec<&Node>> = BTreeMap::new();
+        let placement = pool_placement(pool, index.observed());
+        let mut asked: BTreeMap<Start, Vec<&Node>> = BTreeMap::new();
         for node in nodes.into_iter().filter(|node| index.observed().running.contains_key(&node.name)) {
             for start in current_configurations(node).into_iter().filter(|from| is_sampled(node, from)) {
-                asked.entry((start, node_placement(pool, node))).or_default().push(node);
+                asked.entry(start).or_default().push(node);
             }
         }
         asked.retain(|_, _| pool.policy.drains_nodes());
-        let needs = |((from, placement), nodes): ((Start, Placement), Vec<&Node>)| {
+        let needs = |(from, nodes): (Start, Vec<&Node>)| {
             let needs = sampled(pool, nodes, &from, placement, index)?;
-            Some(((from, placement), needs))
+            Some((from, needs))
         };
         let sampled = asked.into_iter().filter_map(needs).collect();
-        Self { pool, index, sampled, known: RefCell::default() }
+        Self { pool, index, placement, sampled, known: RefCell::default() }
     }
 
     /// Returns whether a node is drained before it is assigned the target: the pool drains nodes, and the change needs
@@ -92,25 +94,23 @@ impl<'a> DrainNeeds<'a> {
         // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this node, so
         // it counts only where an agent compares again, and refuses.
         let own = Some(&from).filter(|from| is_sampled(node, from));
-        let placement = node_placement(self.pool, node);
-        match own.and_then(|from| sampled(self.pool, std::iter::once(node), from, placement, self.index)) {
+        match own.and_then(|from| sampled(self.pool, std::iter::once(node), from, self.placement, self.index)) {
             Some(needs_drain) => DrainNeed::of_change(needs_drain),
-            None if node.content.is_some() && self.sampled.get(&(from, placement)) == Some(&false) => DrainNeed::None,
+            None if node.content.is_some() && self.sampled.get(&from) == Some(&false) => DrainNeed::None,
             None => DrainNeed::Unknown,
         }
     }
 
     /// Whether a change from this ConfigMap needs a drain.
     fn known(&self, node: &Node, source: &ConfigSource, from: &Start, rendered: &Rendered) -> DrainNeed {
-        let placement = node_placement(self.pool, node);
-        let key = Comparison { from: from.clone(), placement, kubelet: known_minor(node) };
+        let key = Comparison { from: from.clone(), kubelet: known_minor(node) };
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
         let needs = self.index.document(source).map_or(DrainNeed::Unknown, |old| {
-            let new = (&rendered.document, placement);
+            let new = (&rendered.document, self.placement);
             let fields = placed_fields((&old, from.placement), new, &BTreeSet::from([key.kubelet]));
-            let is_unknown = from.may_change_more(placement) || fields.iter().any(|field| field.risk.is_none());
+            let is_unknown = from.may_change_more(self.placement) || fields.iter().any(|field| field.risk.is_none());
             match DrainNeed::of_change(worst(&fields) >= Some(Class::Drain)) {
                 DrainNeed::None if is_unknown => DrainNeed::Unknown,
                 needs => needs,

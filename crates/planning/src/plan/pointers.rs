@@ -62,11 +62,11 @@ impl PointerState {
 
     /// Reports whether the reconciler wrote the target of the pool.
     #[must_use]
-    pub fn names_target(&self, pool: &Pool) -> bool {
+    pub fn names_target(&self, pool: &Pool, observed: &Observed) -> bool {
         match (self, &pool.target) {
             (Self::Written(pointer), PoolTarget::Local) => pointer.config.is_none(),
             (Self::Written(PoolPointer { config: Some(config), .. }), PoolTarget::Config(rendered)) => {
-                config.hash == rendered.hash && config.placement == pool_placement(pool)
+                config.hash == rendered.hash && config.placement == Some(pool_placement(pool, observed))
             }
             _ => false,
         }
@@ -101,7 +101,7 @@ impl<'a> PublishedPointer<'a> {
             required_pointer(desired, pool, &options.namespace).filter(|_| options.scope.includes_pool(&pool.name))?;
         let map = observed.contents.get(&key).and_then(Option::as_ref);
         let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
-        let is_due = !state.names_target(pool);
+        let is_due = !state.names_target(pool, observed);
         Some(Self { key, map, state, is_due })
     }
 
@@ -181,7 +181,7 @@ pub(super) fn pointer_move(
             config_map: rendered.config_map.clone(),
             hash: rendered.hash,
             kubelet: rendered.canonical.clone(),
-            placement: pool_placement(pool),
+            placement: Some(pool_placement(pool, observed)),
         }),
     };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.

@@ -85,7 +85,6 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8), self_assigned: bo
         self_assigned,
         placement: placement(most),
         active_placement: placement(assigned),
-        activation: placement(most),
         reported: active > 0,
     }
 }
@@ -154,7 +153,6 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 self_assigned: false,
                 placement: step.assignment.to_placement,
                 active_placement: pool.target.placement().or(Some(Placement::Overlay)),
-                activation: None,
                 reported: true,
             };
             let content = moved.content.map(|_| written);

@@ -58,15 +58,10 @@ fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Obse
         || nodes.iter().any(accepted_another)
 }
 
-/// Placement that the nodes of a pool must have. `None`: that which each agent follows without `spec.placement`.
+/// How the nodes of a pool must combine its configuration with their own.
 #[must_use]
-pub fn pool_placement(pool: &Pool) -> Option<Placement> {
-    pool.placement
-}
-
-/// How a node will combine the configuration of its pool with its own.
-pub(super) fn node_placement(pool: &Pool, node: &Node) -> Placement {
-    pool_placement(pool).unwrap_or_else(|| node.assigned_placement())
+pub fn pool_placement(pool: &Pool, observed: &Observed) -> Placement {
+    pool.placement.unwrap_or_else(|| observed.default_placement())
 }
 
 /// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.
@@ -75,6 +70,6 @@ pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) 
     let PoolTarget::Config(rendered) = &pool.target else { return Target::Local };
     let source = rendered.source(namespace);
     let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
-    let placement = pool_placement(pool);
+    let placement = Some(pool_placement(pool, observed));
     Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement })
 }

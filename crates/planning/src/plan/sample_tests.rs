@@ -151,20 +151,25 @@ fn loss_of_every_answer_refuses() {
     let mut cluster = local(3, "v1.36.2");
     let dns = "clusterDNS: [10.96.0.10]\nclusterDomain: a.b";
     answer(&mut cluster, &[("n01", Ok("maxPods: 200")), ("n02", Ok(dns)), ("n03", Ok("clusterDNS: [10.96.0.11]"))]);
-    let lost = |cluster: &Observed, allowed| {
-        let plan = planned(&wants("maxPods: 150", allowed), cluster);
-        assert_eq!(check(&plan, &wants("maxPods: 150", allowed), cluster, &Scope::Everything), []);
+    let wanted = |placement, allowed| {
+        let mut desired = wants("maxPods: 150", allowed);
+        for pool in desired.pools.values_mut() {
+            pool.placement = Some(placement);
+        }
+        desired
+    };
+    let lost = |desired: &Desired, cluster: &Observed| {
+        let plan = planned(desired, cluster);
+        assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
         let lost = plan.pools[0].disruption.lost.iter().map(|lost| lost.omitted.path.clone()).collect::<Vec<_>>();
         (lost, plan.refusals().len())
     };
     let both = vec!["clusterDNS".to_owned(), "clusterDomain".to_owned()];
-    assert_eq!(lost(&cluster, Class::Restart), (both.clone(), 2));
-    assert_eq!(lost(&cluster, Class::Never), (both, 1));
+    assert_eq!(lost(&wanted(Placement::Replace, Class::Restart), &cluster), (both.clone(), 2));
+    assert_eq!(lost(&wanted(Placement::Replace, Class::Never), &cluster), (both, 1));
     // A node that keeps its own values loses nothing.
-    for node in cluster.nodes.values_mut() {
-        node.content = Some(NodeContent { merged: Some(true), ..NodeContent::default() });
-    }
-    assert_eq!(lost(&cluster, Class::Never), (vec![], 0));
+    cluster.versions.node_configs = Some(NodeConfigList::default());
+    assert_eq!(lost(&wanted(Placement::Overlay, Class::Never), &cluster), (vec![], 0));
 }
 
 #[test]
