@@ -106,7 +106,8 @@ fn overlay_is_compared_over_the_own_configuration() {
 
 #[test]
 fn omitted_static_pod_path_is_refused_with_both_fixes() {
-    let of = |fields: &str| files([("pools/a/kubelet.yaml", &kubelet(fields))]);
+    let pool = pool_yaml("a", "{kubelet: {placement: replace}}");
+    let of = |fields: &str| files([("pools/a/pool.yaml", &pool), ("pools/a/kubelet.yaml", &kubelet(fields))]);
     let path = "staticPodPath: /etc/kubernetes/manifests";
     let review = review(&of(&format!("{path}\nmaxPods: 64")), &of("maxPods: 64"));
     let pool = pool_named(&review, "a");

@@ -50,7 +50,9 @@ async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, f
         ("GET", uri) if uri.contains("/nodeconfigs?") => {
             Reply::Json(200, json!({"kind": "NodeConfigList", "metadata": {"resourceVersion": "1"}, "items": []}))
         }
-        ("GET", uri) if uri.contains("/nodeconfigs") => status(404, "NotFound", "not found", json!({})),
+        ("GET", uri) if uri.contains("/nodeconfigs") => {
+            status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}))
+        }
         ("PATCH", uri) if uri.contains("/nodeconfigs") => reply(),
         (_, uri) => {
             let mut object = request.body.clone();
@@ -102,7 +104,7 @@ async fn hash_that_cannot_be_added_ends_the_run_only_if_it_is_refused() {
     };
     let done = || {
         let hash = rendered("a", 64).hash.to_string();
-        let spec = json!({"configSource": rendered("a", 64).source(&namespace()), "contentHash": hash});
+        let spec = json!({"configSource": rendered("a", 64).source(&namespace()), "contentHash": hash, "placement": "replace"});
         Reply::Json(200, json!({"metadata": {"name": "n1"}, "spec": spec}))
     };
     let order = vec!["configmaps", "nodeconfigs"];

@@ -209,7 +209,9 @@ async fn detects_a_definition_that_drops_the_content_hash_or_the_placement() {
         // Created, then patched.
         for from in [None, Some("a")] {
             let change = assign(&uid_of(&api, "n1"), from, Some("a"));
-            let change = Assignment { to_placement: Some(Placement::Overlay), ..change };
+            let placement = Some(Placement::Overlay);
+            let from_placement = placement.filter(|_| from.is_some() && field != "placement");
+            let change = Assignment { from_placement, to_placement: placement, ..change };
             let error = writer.assign(&name("n1"), &change).await;
             assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{field}: {error:?}");
         }

@@ -40,6 +40,8 @@ const EACH_ALONE: [&str; 7] = [
     "reserved-resource",
     "runtime-endpoint",
 ];
+/// Rules that hold only while a feature gate is on, which the own configuration may turn off.
+const GATED: [&str; 2] = ["shutdown-grace-period", "shutdown-grace-period-critical-pods"];
 /// Advice about fields that are unset, or equal to a default, which the own configuration may set.
 const ABOUT_UNSET: [&str; 3] = ["cluster-dns-missing", "default-changes-next", "equals-default"];
 
@@ -158,7 +160,7 @@ fn is_certain(refusal: &Refusal, document: &Document) -> bool {
         RuleStage::Load => true,
         // The own configuration may set the feature gate.
         RuleStage::Gates => rule.id != "feature-gate-dependency",
-        _ if rule.id.ends_with("-gate") || rule.id.ends_with("-option") => false,
+        _ if rule.id.ends_with("-gate") || rule.id.ends_with("-option") || GATED.contains(&refusal.rule) => false,
         _ if rule.fields.len() == 1 || EACH_ALONE.contains(&refusal.rule) => named(&refusal.field).is_some(),
         // A map keeps the own keys that the overlay does not name.
         _ => rule.fields.iter().all(|field| named(field).is_some_and(|node| node.mapping().is_none())),

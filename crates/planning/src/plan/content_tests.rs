@@ -263,18 +263,14 @@ fn overlay_on_nodes_is_refused_with_its_fix() {
     planned(&repository(64), &cluster);
 }
 
-/// A pool without a placement keeps what its NodeConfigs say.
 #[test]
-fn pool_without_a_placement_requires_none() {
-    for [spec, status] in [[None, None], [None, Some(Placement::Replace)], [Some(Placement::Overlay); 2]] {
-        let cluster = with_node_configs(cluster(placed(spec, status)));
-        assert!(!planned(&repository(64), &cluster).has_changes());
-        let mut moving = cluster.clone();
+fn pool_without_a_placement_overlays_unless_nodes_carry_the_assignments() {
+    let node = placed(Some(Placement::Overlay), Some(Placement::Overlay));
+    let moving = |mut cluster: Observed| {
         let target = rendered("a", 64);
-        moving.contents.extend([fetched(&target.source(&namespace()), &target.canonical, true)]);
-        let plan = planned(&repository(110), &moving);
-        let assignment = &plan.pools[0].steps().next().expect("a step").assignment;
-        assert_eq!((assignment.from_placement, assignment.to_placement), (spec, spec));
-        assert_eq!(assignment.clone().reversed().to_placement, spec);
-    }
+        cluster.contents.extend([fetched(&target.source(&namespace()), &target.canonical, true)]);
+        planned(&repository(110), &cluster).pools[0].steps().next().expect("a step").assignment.to_placement
+    };
+    assert_eq!(moving(with_node_configs(cluster(node.clone()))), Some(Placement::Overlay));
+    assert_eq!(moving(cluster(Node { content: None, ..node })), Some(Placement::Replace));
 }

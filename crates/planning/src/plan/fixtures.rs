@@ -209,7 +209,7 @@ pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
         config_map: rendered.config_map.clone(),
         hash: rendered.hash,
         kubelet: rendered.canonical.clone(),
-        placement: None,
+        placement: Some(observed.default_placement()),
     };
     let pointer = PoolPointer { config: Some(config), commit: None };
     let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet"), (CONFIG_MAP_POOL_LABEL, pool)];

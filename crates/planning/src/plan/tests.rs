@@ -63,7 +63,7 @@ fn assigns_new_pool_with_precondition() {
         from_hash: None,
         to_hash: Some(rendered("a", 64).hash),
         from_placement: None,
-        to_placement: None,
+        to_placement: Some(Placement::Replace),
         present_placement: Some(Placement::Replace),
         max_disruption: Class::Restart,
     };
