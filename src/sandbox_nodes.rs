@@ -11,13 +11,14 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::{Desired, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::nodes::{KUBEADM_FILE, NodeSpec, numbered, own_labels};
+use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
-mod local_config;
+mod own_file;
 
-use local_config::local_config;
+use own_file::own_file;
 
 /// Last kubelet version with Dynamic Kubelet Configuration.
 const LAST_DYNAMIC: Minor = Minor(23);
@@ -55,10 +56,14 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
         .collect();
     for (name, pool) in &desired.pools {
         let kubelet_version = kubelet_version(&pool.kubelets, profile);
-        let local_config = match &pool.target {
+        let own = match &pool.target {
             PoolTarget::Config(rendered) => {
                 let minor = Minor::parse(&kubelet_version).unwrap_or(NEWEST);
-                Some(local_config(rendered, pool.policy.allow_disruption, minor))
+                let placement = pool.placement.unwrap_or(match profile {
+                    ServerProfile::V1_21 => Placement::Replace,
+                    ServerProfile::V1_36 => Placement::Overlay,
+                });
+                Some(own_file(rendered, placement, pool.policy.allow_disruption, minor))
             }
             PoolTarget::Local => None,
         };
@@ -67,7 +72,7 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
                     let mut node = NodeSpec::new(node, labels.clone(), &kubelet_version);
-                    node.host.file.clone_from(&local_config);
+                    node.host.file.clone_from(&own);
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }

@@ -48,6 +48,7 @@ fn review(pools: &[PoolName], value: &str) -> Review {
         no_effect: false,
         in_effect: Vec::new(),
         risk: None,
+        loss: None,
     };
     let pool = |name: &PoolName| PoolReview {
         name: name.clone(),

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use http::Request;
 use kube::Client;
 use kubelet_config::document::Document;
+use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
+use nodecfg_sandbox::agents::Agents;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::nodes::{BootedConfig, HostSpec, NodeSpec};
@@ -455,13 +457,24 @@ impl Cluster {
         }
     }
 
+    #[track_caller]
+    fn agents(&self) -> &Agents {
+        match self.sandbox().embedded().nodes() {
+            SimulatedNodes::Agents(agents) => agents,
+            SimulatedNodes::Kubelets(_) => panic!("this scenario must declare that it needs agents"),
+        }
+    }
+
     /// Number of restarts of the kubelet of a node with an agent in the sandbox.
     #[track_caller]
     pub fn kubelet_restarts(&self, node: &str) -> u64 {
-        match self.sandbox().embedded().nodes() {
-            SimulatedNodes::Agents(agents) => agents.kubelet_restarts(&NodeName::new(node).unwrap()).unwrap(),
-            SimulatedNodes::Kubelets(_) => panic!("this scenario must declare that it needs agents"),
-        }
+        self.agents().kubelet_restarts(&NodeName::new(node).unwrap()).unwrap()
+    }
+
+    /// Disk of a node with an agent in the sandbox.
+    #[track_caller]
+    pub fn disk(&self, node: &str) -> MemoryDisk {
+        self.agents().disk(&NodeName::new(node).unwrap()).unwrap()
     }
 
     /// Starts recording all changes of nodes.
