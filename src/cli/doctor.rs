@@ -248,13 +248,12 @@ async fn installed(reader: &ClusterReader, namespace: &str) -> Installed {
 /// Reads nodes, ConfigMaps and locks.
 async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Facts) {
     let desired = loaded.map(|loaded| &loaded.desired);
-    let (nodes, signs) = match answer(reader.list_nodes_with_signs().await) {
+    let (nodes, versions, signs) = match answer(reader.list_nodes_with_signs().await) {
         Ok(listed) => listed,
         Err(unavailable) => return facts.observed = Some(Err(unavailable)),
     };
     facts.signs = signs;
-    let mut observed =
-        Observed { nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(), ..Observed::default() };
+    let mut observed = Observed { nodes, versions, ..Observed::default() };
     match answer(reader.list_config_maps(facts.namespace.as_str()).await) {
         Ok(maps) => observed.add_config_maps(maps),
         Err(unavailable) => facts.unlisted = Some(unavailable),

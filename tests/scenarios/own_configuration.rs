@@ -169,7 +169,7 @@ async fn upgrade(start: ClusterSetup, repository: Repository, placement: &str) {
         cluster.patch(&path, json!({"spec": {"placement": null}})).await;
         assert_eq!(placements(&cluster, node).await[0], Value::Null);
     }
-    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 NodeConfigs to complete, without restarts");
     for node in ["a-1", "a-2"] {
         assert_eq!(placements(&cluster, node).await, [placement, placement]);
         assert_eq!(cluster.kubelet_restarts(node), 1, "{node}");

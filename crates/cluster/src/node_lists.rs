@@ -60,7 +60,9 @@ impl ClusterReader {
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
-    pub async fn list_nodes_with_signs(&self) -> Result<(Vec<Node>, BTreeMap<NodeName, NodeActivity>), ClusterError> {
+    pub async fn list_nodes_with_signs(
+        &self,
+    ) -> Result<(BTreeMap<NodeName, Node>, ListVersions, BTreeMap<NodeName, NodeActivity>), ClusterError> {
         let node = |item: &[u8]| {
             let wire = WireNode::read(item)?;
             let heartbeat = wire.heartbeat();
@@ -73,7 +75,7 @@ impl ClusterReader {
         };
         let (listed, node_configs) =
             futures::join!(self.list_all(Resource::Nodes, node), self.list_node_configs(node_config));
-        let (listed, _) = listed?;
+        let (listed, version) = listed?;
         let mut agents = BTreeMap::new();
         let node_configs = node_configs?.map(|(entries, version)| {
             let item = |(name, (state, agent)): (NodeName, _)| {
@@ -83,14 +85,14 @@ impl ClusterReader {
             NodeConfigList { version, items: entries.into_iter().map(item).collect() }
         });
         let now = self.server_time();
-        let (mut nodes, mut signs) = (Vec::with_capacity(listed.len()), BTreeMap::new());
+        let (mut nodes, mut signs) = (BTreeMap::new(), BTreeMap::new());
         for (name, (mut node, heartbeat)) in listed {
             let agent = agents.remove(&name).flatten();
-            signs.insert(name, NodeActivity { heartbeat, agent });
             join_listed(&mut node, node_configs.as_ref(), now);
-            nodes.push(node);
+            signs.insert(name.clone(), NodeActivity { heartbeat, agent });
+            nodes.insert(name, node);
         }
-        Ok((nodes, signs))
+        Ok((nodes, ListVersions { nodes: version, node_configs }, signs))
     }
 
     /// Every NodeConfig; `None` with the Node binding.

@@ -251,6 +251,7 @@ impl WireNode {
             ready_since: ready.and_then(|condition| condition.since),
             status_since: None,
             trial_ends: None,
+            own_values: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             cordoned: spec.unschedulable.unwrap_or_default(),
             maintainer,

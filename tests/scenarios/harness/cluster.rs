@@ -277,12 +277,17 @@ impl Cluster {
     }
 
     /// Returns the configuration that the kubelet of a node runs, from its own port. A real API server does not reach
-    /// the simulated kubelets.
+    /// the simulated kubelets. `Null` while the kubelet is down.
     pub async fn running(&self, node: &str) -> Value {
         if let Server::Real { populated, .. } = &self.server {
             return populated.configz(node)["kubeletconfig"].clone();
         }
-        self.get(&format!("/api/v1/nodes/{node}/proxy/configz")).await["kubeletconfig"].clone()
+        let path = format!("/api/v1/nodes/{node}/proxy/configz");
+        match self.client.request::<Value>(Request::get(&path).body(Vec::new()).unwrap()).await {
+            Ok(answer) => answer["kubeletconfig"].clone(),
+            Err(kube::Error::Api(status)) if status.code == 503 => Value::Null,
+            Err(error) => panic!("GET {path}: {error}"),
+        }
     }
 
     /// Returns the configuration state of a node.

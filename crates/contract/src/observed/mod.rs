@@ -24,6 +24,7 @@ pub mod extended_resources;
 pub mod maintainer;
 pub mod node_config;
 pub mod orders;
+pub mod own_values;
 pub mod pods;
 pub mod references;
 pub mod running;
@@ -36,6 +37,7 @@ pub use extended_resources::{ExtendedResources, MissingResource};
 pub use maintainer::Maintainer;
 pub use node_config::NodeConfigState;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
+pub use own_values::OwnValues;
 pub use pods::{EvictionAnswer, Pod, PodBudget, Rejection};
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
@@ -193,6 +195,9 @@ pub struct Node {
     /// End of the trial of the running configuration, as the agent reports it, if known.
     #[serde(skip)]
     pub trial_ends: Option<Timestamp>,
+    /// What the node's own configuration has for the fields of its active overlay, if its agent reports that.
+    #[serde(skip)]
+    pub own_values: Option<Arc<OwnValues>>,
     /// Whether the Node is being deleted.
     pub deleting: bool,
     /// Whether the Node is cordoned (`spec.unschedulable`).
@@ -269,6 +274,7 @@ impl Node {
             ready_since: None,
             status_since: None,
             trial_ends: None,
+            own_values: None,
             deleting: false,
             cordoned: false,
             maintainer: None,

@@ -1,8 +1,10 @@
 //! The part of a NodeConfig that the state of its node needs. Small, because there may be tens of thousands.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
-use super::{CreationTime, NodeContent, UnreadableField};
+use super::{CreationTime, NodeContent, OwnValues, UnreadableField};
 use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
 use crate::{ConfigSource, ConfigStatus, ContentHash};
 
@@ -29,6 +31,8 @@ pub struct NodeConfigState {
     pub trial_ends: Option<Timestamp>,
     /// What was reviewed, and what runs.
     pub content: NodeContent,
+    /// What the node's own configuration has for the fields of the running overlay, if the agent reports that.
+    pub own_values: Option<Arc<OwnValues>>,
     /// First field that could not be decoded, if any.
     pub unreadable: Option<Box<UnreadableField>>,
 }
@@ -47,6 +51,7 @@ impl NodeConfigState {
             trial_ends: trial_end(&config.status),
             content: content(&config),
             status: current_status(&config),
+            own_values: config.status.effective.map(|effective| Arc::new(OwnValues::of(effective))),
             source: config.spec.config_source,
             unreadable: config.unreadable.map(Box::new),
         }

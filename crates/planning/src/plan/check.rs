@@ -336,7 +336,7 @@ impl Checker<'_> {
                 let known = known
                     && match (&field.change.old, &field.change.new) {
                         (None, Some(_)) => set.is_sampled() || set.placement == Some(Placement::Replace),
-                        (Some(_), None) => !set.merged || !field.in_effect.is_empty(),
+                        (Some(_), None) => !set.merged || field.no_effect || !field.in_effect.is_empty(),
                         _ => true,
                     };
                 let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::config_maps::ConfigMapIndex;
 use super::losses::{LostField, harmful_removal, lost_fields};
 use super::required_config_maps::pool_placement;
+use super::returning::{self, Returning};
 use super::sample::{self, Sample};
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
@@ -26,7 +27,7 @@ use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::Placement;
-use nodecfg_contract::observed::Node;
+use nodecfg_contract::observed::{Node, OwnValues};
 
 /// Changed fields of the nodes that leave one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,16 +247,36 @@ pub fn placed_fields(
     new: (&Document, Placement),
     minors: &BTreeSet<Option<Minor>>,
 ) -> Vec<ChangedField> {
+    returning_fields(old, new, None, minors)
+}
+
+/// As [`placed_fields`], for nodes whose own values are known for the fields that leave an overlay: these are the next
+/// values.
+pub(super) fn returning_fields(
+    old: (&Document, Option<Placement>),
+    new: (&Document, Placement),
+    own: Option<&OwnValues>,
+    minors: &BTreeSet<Option<Minor>>,
+) -> Vec<ChangedField> {
     let replaces = (old.1 == Some(Placement::Replace), new.1 == Placement::Replace);
-    let placed = |field: ChangedField| match (&field.change.old, &field.change.new) {
-        // A default that depends on another field. The node's own value decides.
-        (None, None) if replaces != (true, true) => None,
-        (named, renamed) => match (named.is_some() || replaces.0) && (renamed.is_some() || replaces.1) {
-            true => Some(field),
-            false => Some(without_risk(field.change)),
-        },
+    let left = own.map(|_| returning::leaving(old.0, new.0)).unwrap_or_default();
+    let next = own.map(|own| returning::with_own(new.0, old.0, own));
+    let placed = |mut field: ChangedField| {
+        if left.contains(&field.change.path) {
+            // The value is on no line of the repository.
+            field.change.place = None;
+        }
+        match (&field.change.old, &field.change.new) {
+            // A default that depends on another field. The node's own value decides.
+            (None, None) if replaces != (true, true) => None,
+            (named, renamed) => {
+                let has_no_own = || own.is_some_and(|own| own.complete) && !field.change.path.contains(['.', '[']);
+                let is_known = (named.is_some() || replaces.0) && (renamed.is_some() || replaces.1 || has_no_own());
+                Some(if is_known { field } else { without_risk(field.change) })
+            }
+        }
     };
-    changed_fields(Some(old.0), Some(new.0), minors).into_iter().filter_map(placed).collect()
+    changed_fields(Some(old.0), Some(next.as_ref().unwrap_or(new.0)), minors).into_iter().filter_map(placed).collect()
 }
 
 /// Returns what a kubelet runs if this configuration is merged over the one that it runs now.
@@ -349,7 +370,8 @@ pub(super) fn assess<'a>(
     };
     let observed = index.observed();
     let placement = pool_placement(pool, observed);
-    let mut groups: BTreeMap<Start, Group<'_>> = BTreeMap::new();
+    let mut returning = Returning::new(index, new, placement);
+    let mut groups: BTreeMap<(Start, Option<OwnValues>), Group<'_>> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
     let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
@@ -357,7 +379,8 @@ pub(super) fn assess<'a>(
         for start in current_configurations(node) {
             replaced.extend(start.from.clone().filter(|source| has_other_content(node, source, index)));
             let is_asked = observed.running.contains_key(&node.name) && Start::active(node) == start;
-            let group = groups.entry(start).or_default();
+            let own = returning.of(node, &start);
+            let group = groups.entry((start, own)).or_default();
             group.nodes += 1;
             group.minors.insert(known_minor(node));
             group.asked.extend(is_asked.then_some(node));
@@ -365,12 +388,14 @@ pub(super) fn assess<'a>(
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
-        .map(|(start, Group { nodes, minors, asked })| {
+        .map(|((start, own), Group { nodes, minors, asked })| {
             // A ConfigMap with other content does not show what the nodes run.
             let known = start.from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));
             let fields = match (&old, new) {
-                (Some(old), Some(new)) => placed_fields((old, start.placement), (new, placement), &minors),
+                (Some(old), Some(new)) => {
+                    returning_fields((old, start.placement), (new, placement), own.as_ref(), &minors)
+                }
                 _ => changed_fields(old.as_ref(), new, &minors),
             };
             let may_change_more = new.is_some() && start.may_change_more(placement);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
-use super::disruption::{has_other_content, placed_fields, worst};
+use super::disruption::{has_other_content, returning_fields, worst};
 use super::required_config_maps::pool_placement;
+use super::returning::Returning;
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
@@ -16,7 +17,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::nodeconfig::Placement;
-use nodecfg_contract::observed::{Drain, Node, Observed};
+use nodecfg_contract::observed::{Drain, Node, Observed, OwnValues};
 
 /// Decides which nodes of a pool are drained. Compares each configuration once, because thousands of nodes share a few.
 pub(super) struct DrainNeeds<'a> {
@@ -27,6 +28,7 @@ pub(super) struct DrainNeeds<'a> {
     /// Whether the riskiest answer of the pool's kubelets on a configuration that the plan does not know needs a drain. No
     /// entry without an answer.
     sampled: BTreeMap<Start, bool>,
+    returning: RefCell<Returning<'a>>,
     known: RefCell<BTreeMap<Comparison, DrainNeed>>,
 }
 
@@ -34,6 +36,7 @@ pub(super) struct DrainNeeds<'a> {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Comparison {
     from: Start,
+    own: Option<OwnValues>,
     kubelet: Option<Minor>,
 }
 
@@ -74,7 +77,12 @@ impl<'a> DrainNeeds<'a> {
             Some((from, needs))
         };
         let sampled = asked.into_iter().filter_map(needs).collect();
-        Self { pool, index, placement, sampled, known: RefCell::default() }
+        let new = match &pool.target {
+            PoolTarget::Local => None,
+            PoolTarget::Config(rendered) => Some(&rendered.document),
+        };
+        let returning = RefCell::new(Returning::new(index, new, placement));
+        Self { pool, index, placement, sampled, returning, known: RefCell::default() }
     }
 
     /// Returns whether a node is drained before it is assigned the target: the pool drains nodes, and the change needs
@@ -103,13 +111,15 @@ impl<'a> DrainNeeds<'a> {
 
     /// Whether a change from this ConfigMap needs a drain.
     fn known(&self, node: &Node, source: &ConfigSource, from: &Start, rendered: &Rendered) -> DrainNeed {
-        let key = Comparison { from: from.clone(), kubelet: known_minor(node) };
+        let own = self.returning.borrow_mut().of(node, from);
+        let key = Comparison { from: from.clone(), own, kubelet: known_minor(node) };
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
         let needs = self.index.document(source).map_or(DrainNeed::Unknown, |old| {
             let new = (&rendered.document, self.placement);
-            let fields = placed_fields((&old, from.placement), new, &BTreeSet::from([key.kubelet]));
+            let minors = BTreeSet::from([key.kubelet]);
+            let fields = returning_fields((&old, from.placement), new, key.own.as_ref(), &minors);
             let is_unknown = from.may_change_more(self.placement) || fields.iter().any(|field| field.risk.is_none());
             match DrainNeed::of_change(worst(&fields) >= Some(Class::Drain)) {
                 DrainNeed::None if is_unknown => DrainNeed::Unknown,

@@ -45,6 +45,7 @@ mod prune;
 mod required_config_maps;
 mod reservations;
 mod reset;
+mod returning;
 mod sample;
 pub mod saved;
 mod scope;
@@ -69,6 +70,8 @@ pub mod fixtures;
 mod pointer_tests;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod returning_tests;
 #[cfg(test)]
 mod sample_tests;
 #[cfg(test)]

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields, merged_over, placed_fields, worst};
+use super::disruption::{ChangedField, changed_fields, merged_over, returning_fields, worst};
+use super::returning::leaving;
 use super::start::Start;
 use super::verdicts::known_minor;
 use super::{Action, ChangeSet, Plan};
@@ -142,9 +143,11 @@ fn fields_of(
     let merged = (placement == Placement::Overlay).then(|| merged_over(&old, new));
     let mut fields = changed_fields(Some(&old), merged.as_ref().or(Some(new)), &minors);
     if let Some(assigned) = assigned.filter(|_| merged.is_some()) {
-        // What the configuration no longer names returns to the node's own value, which the kubelet does not show.
-        let named = placed_fields((assigned, Some(node.active_placement())), (new, placement), &minors);
-        fields.extend(named.into_iter().filter(|field| field.change.old.is_some() && field.change.new.is_none()));
+        // What the configuration no longer names returns to the node's own value, which only its agent shows.
+        let left = leaving(assigned, new);
+        let own = node.own_values.as_deref();
+        let named = returning_fields((assigned, Some(node.active_placement())), (new, placement), own, &minors);
+        fields.extend(named.into_iter().filter(|field| left.contains(&field.change.path)));
         fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
     }
     // A kubelet returns all fields, also those that it has by default: a missing one is no change.
