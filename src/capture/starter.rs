@@ -193,20 +193,12 @@ pub fn empty_repository(fleet: &FleetName) -> Repository {
     allowDisruption: restart
 ";
     let kubelet = "\
-# The complete KubeletConfiguration of the pool: missing fields get the kubelet's
-# defaults, not values of the node's local configuration. To start from a node's
-# configuration: nodecfg capture NODE > pools/general/kubelet.yaml
+# Where node agents run, these fields are merged over the own configuration of each
+# node, which keeps the values of all others (placement: overlay). Kubelets up to 1.23
+# need a complete file: nodecfg capture NODE > pools/general/kubelet.yaml
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-authentication:
-  x509:
-    clientCAFile: /etc/kubernetes/pki/ca.crt
-cgroupDriver: systemd
-clusterDNS:
-- 10.96.0.10
-clusterDomain: cluster.local
-rotateCertificates: true
-staticPodPath: /etc/kubernetes/manifests
+containerLogMaxSize: 20Mi
 ";
     let general = PoolName::new(NAME).ok();
     let pool = general.as_ref().map(|name| pool_yaml(name, SPEC)).unwrap_or_default();

@@ -138,6 +138,7 @@ fn example_has_no_findings() {
     assert_eq!(built.findings, []);
     let desired = built.desired.expect("no errors");
     assert_eq!(desired.fleet.as_str(), "example");
+    assert!(desired.pools.values().all(|pool| pool.placement == Some(Placement::Replace)), "its files are complete");
     let names: Vec<_> = desired.pools.keys().map(PoolName::as_str).collect();
     assert_eq!(names, ["edge", "general", "gpu"]);
     let gpu = &desired.pools[&PoolName::new("gpu").expect("a name")];
@@ -165,7 +166,9 @@ fn smallest_example_has_only_notes() {
         "{:?}",
         built.findings
     );
-    assert_eq!(built.desired.map(|d| d.pools.len()), Some(2));
+    let desired = built.desired.expect("no errors");
+    let fields: Vec<String> = changes(None, Some(&config(&desired, "general").document)).into_iter().map(|c| c.path).collect();
+    assert_eq!((desired.pools.len(), fields), (1, vec!["maxPods".to_owned()]));
 }
 
 #[test]
