@@ -223,7 +223,10 @@ fn join_reasons(answer: &Verdict, merged: Option<(&Verdict, &Document)>) -> Stri
             }
             let field = known_part(&refusal.field).unwrap_or_else(|| "the merged configuration".to_owned());
             let sides = merged.map(|(_, whole)| sides(refusal, whole)).unwrap_or_default();
-            format!("{field}: the kubelet refuses the value with the node's own configuration ({}){sides}", refusal.rule)
+            format!(
+                "{field}: the kubelet refuses the value with the node's own configuration ({}){sides}",
+                refusal.rule
+            )
         })
         .collect();
     let mut text = reasons.iter().take(MAX_REASONS).cloned().collect::<Vec<_>>().join("; ");
