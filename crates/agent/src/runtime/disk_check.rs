@@ -4,7 +4,7 @@ use super::{AgentRuntime, LoadedText};
 use crate::content;
 use crate::disk::Disk;
 use crate::events::{ConfigCheck, DiskCheck};
-use crate::ledger::AgentState;
+use crate::ledger::{AgentState, Phase};
 use nodecfg_contract::nodeconfig::{EffectiveStatus, Placement};
 
 impl<D: Disk> AgentRuntime<D> {
@@ -37,10 +37,12 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Compares the ledger with the disk while the agent runs. Quick unless another program has written the file.
     pub(super) fn recheck_disk(&self) -> DiskCheck {
-        let AgentState { placed_text, failure, .. } = &self.state.ledger.agent_state;
+        let AgentState { placed_text, failure, phase, .. } = &self.state.ledger.agent_state;
         match self.placer.found_digest(&self.disk) {
             Ok(found) if failure.is_none() && found.is_some() && found == *placed_text => DiskCheck::UNCHANGED,
             Ok(_) => self.check_disk(),
+            // The trial is of a file that may be gone. Another activation reports the error.
+            Err(_) if matches!(phase, Phase::Trying(_)) => self.check_disk(),
             Err(error) => {
                 tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
                 DiskCheck::UNCHANGED
