@@ -38,6 +38,8 @@ mod faults;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod own_file_tests;
+#[cfg(test)]
 mod tests;
 
 /// Limit of steps per event, as a safeguard. Each result that the runtime produces itself completes an effect, so few

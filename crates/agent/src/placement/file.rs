@@ -98,6 +98,12 @@ impl OwnFile {
         }
     }
 
+    /// Checks that a kubelet can start with the own configuration, unless it did so before: another program may have damaged
+    /// the file.
+    pub(super) fn check_start(&self) -> Result<(), PlacementError> {
+        if self.is_new { self.configuration().map(drop) } else { Ok(()) }
+    }
+
     /// Keeps a new own configuration, durably.
     pub(super) fn keep(&self, disk: &dyn Disk) -> Result<(), PlacementError> {
         let Some(((content, _), (_, mode))) = self.own.as_ref().zip(self.found.as_ref()).filter(|_| self.is_new) else {

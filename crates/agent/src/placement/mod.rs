@@ -311,6 +311,9 @@ impl Placer {
                 let own = self.own_file(disk, &config)?;
                 // Nothing is written unless both texts can be made.
                 let text = own.with(content)?;
+                if content.is_none() {
+                    own.check_start()?;
+                }
                 let prepared = fallback.map(|fallback| own.with(fallback)).transpose()?;
                 own.keep(disk)?;
                 // The own configuration must not count as placed by the agent.
