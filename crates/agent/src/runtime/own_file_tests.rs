@@ -111,42 +111,53 @@ fn restarts_no_kubelet_on_a_damaged_own_file() {
     }
 }
 
-/// As an agent reports them: the kubelet would not start, or read other files than it seems.
+/// As a backup of the agent's file does. The kubelet stays healthy.
+#[test]
+fn restores_an_own_file_that_is_replaced_while_the_kubelet_starts() {
+    let merged = over(&own(1), &text("a", 1, Behaviour::Good));
+    let mut actions = actions(1).to_vec();
+    actions.push((60, Action::Reset));
+    let mut sim = RuntimeHarness::new(Way::Overlay, &actions);
+    sim.run(60);
+    assert!(matches!(sim.runtime().ledger().agent_state.phase, Phase::Activating { .. }));
+    sim.disk.put(Path::new(CONFIG), merged.as_bytes(), 0o644);
+    sim.run(60);
+    assert!(matches!(sim.runtime().ledger().agent_state.phase, Phase::Trying(_)));
+    sim.run(320);
+    assert_eq!(sim.disk.content(Path::new(CONFIG)).as_deref(), Some(own(1).as_bytes()));
+    assert_eq!(sim.runtime().ledger().agent_state.phase, Phase::Settled);
+}
+
+fn drop_in(name: &str) -> PathBuf {
+    Path::new(CONFIG_DIR).join(name)
+}
+
+/// With these, the kubelet would not start, or would read other files than it seems.
 #[test]
 fn refuses_a_drop_in_beside_bad_ones() {
-    let path = |name: &str| Path::new(CONFIG_DIR).join(name);
-    let cases: [(fn(&MemoryDisk, &dyn Fn(&str) -> PathBuf), &str); 5] = [
+    let many =
+        |disk: &MemoryDisk| (0..200).for_each(|number| disk.put(&drop_in(&format!("{number}.conf")), b"", 0o644));
+    let put = |disk: &MemoryDisk, content: &[u8]| disk.put(&drop_in("20-image.conf"), content, 0o644);
+    let cases: [(&dyn Fn(&MemoryDisk), &str); 5] = [
+        (&many, "files that the kubelet reads, and nodecfg reads at most 64"),
+        (&|disk| put(disk, &[0xff]), "20-image.conf is not UTF-8 text: the kubelet does not start"),
         (
-            |disk, path| (0..200).for_each(|number| disk.put(&path(&format!("20-{number}.conf")), b"", 0o644)),
-            "files that the kubelet reads, and nodecfg reads at most 64",
-        ),
-        (
-            |disk, path| disk.put(&path("20-image.conf"), &[0xff], 0o644),
-            "20-image.conf is not UTF-8 text: the kubelet does not start",
-        ),
-        (
-            |disk, path| disk.put_link(&path("20-image.conf")),
+            &|disk| disk.put_link(&drop_in("20-image.conf")),
             "20-image.conf is a link to nothing: the kubelet does not start",
         ),
-        (
-            |disk, path| disk.put(&path("20-image.conf"), &vec![b'#'; 10 << 20], 0o644),
-            "20-image.conf cannot be read: it is larger than",
-        ),
-        (
-            |disk, path| disk.put(&path("20-image.conf"), b"hunter2: [", 0o644),
-            "the node's own configuration cannot be read",
-        ),
+        (&|disk| put(disk, &vec![b'#'; 10 << 20]), "20-image.conf cannot be read: it is larger than"),
+        (&|disk| put(disk, b"hunter2: ["), "the node's own configuration cannot be read"),
     ];
     for (spoil, message) in cases {
         let mut sim = RuntimeHarness::new(Way::DropIn, &actions(10));
         sim.run(5);
-        spoil(&sim.disk, &path);
+        spoil(&sim.disk);
         sim.run(60);
         let ledger = sim.runtime().ledger();
         let found = ledger.agent_state.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
         assert!(found.contains(message) && !found.contains("hunter2"), "{message}: {found:?}");
         assert_ne!(error(&sim), "");
-        assert_eq!((sim.state_files.len(), sim.disk.content(&path("90-nodecfg.conf"))), (0, None), "{message}");
+        assert_eq!((sim.state_files.len(), sim.disk.content(&drop_in("90-nodecfg.conf"))), (0, None), "{message}");
     }
 }
 
