@@ -213,7 +213,8 @@ pub enum Effect {
     Fetch(ConfigMapSource),
     /// Compare the running configuration with the local one, to which spec returns.
     CompareLocal,
-    /// Compare the kubelet's configuration on disk with the ledger. Another program may have written it.
+    /// Compare the kubelet's configuration on disk with the ledger, now and then and at the end of a trial. Another program
+    /// may have written it.
     CheckDisk,
     /// Place a configuration for the kubelet and restart the kubelet.
     Activate {

@@ -116,7 +116,8 @@ pub struct AgentState {
     /// Placement of the last known good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_known_good_placement: Option<Placement>,
-    /// Hash of the text that the agent last placed for the kubelet. Another text comes from another program.
+    /// Hash of the text that the agent last placed for the kubelet. Another text comes from another program. `None` for
+    /// the own configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed_text: Option<String>,
     /// Hash of the text that passed its trial as the last known good. An overlay has another text over another own

@@ -38,6 +38,8 @@ mod faults;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod own_file_tests;
+#[cfg(test)]
 mod tests;
 
 /// Limit of steps per event, as a safeguard. Each result that the runtime produces itself completes an effect, so few
@@ -334,12 +336,22 @@ impl<D: Disk> AgentRuntime<D> {
     fn clean_up(&mut self) -> bool {
         // Checkpoints that an unsaved ledger may still name are kept.
         if self.saved.is_some() && self.prune_pending {
-            match self.store.prune(&self.disk, &self.state.ledger) {
+            match self.prune() {
                 Ok(()) => self.prune_pending = false,
-                Err(error) => tracing::warn!(%error, "cannot remove old checkpoints"),
+                Err(error) => tracing::warn!(%error, "cannot remove files that are no longer needed"),
             }
         }
         self.saved.is_some() && !self.prune_pending
+    }
+
+    /// Removes the checkpoints that the ledger does not name, and the copy of the own configuration if the kubelet runs it.
+    fn prune(&mut self) -> Result<(), StoreError> {
+        let ledger = &self.state.ledger;
+        self.store.prune(&self.disk, ledger)?;
+        if ledger.agent_state.phase == Phase::Settled && ledger.active().is_none() {
+            self.placer.remove_kept(&self.disk)?;
+        }
+        Ok(())
     }
 
     /// Places the target for the kubelet, and prepares the last known good for a rollback. Returns the state files that

@@ -1,7 +1,7 @@
-//! Comparison of the disk with the ledger, at start and now and then: another program, such as `kubeadm upgrade`, may
-//! write the kubelet's file.
+//! Comparison of the disk with the ledger, at start, now and then, and at the end of a trial: another program, such as
+//! `kubeadm upgrade`, may write the kubelet's file.
 //!
-//! Then the agent activates the target again. Such a file is also a new own configuration of the node. An overlay has
+//! Then the agent, at start or by the schedule, activates the target again. Such a file is also a new own configuration of the node. An overlay has
 //! another text over it, which has not passed a trial: the own configuration becomes the last known good.
 
 use std::time::Duration;
@@ -34,26 +34,56 @@ impl DiskWatch {
 }
 
 impl MachineState {
-    /// Records that the disk was compared, and schedules the next comparison.
-    pub(super) fn disk_checked(&mut self, now: Timestamp) {
+    /// Records a comparison. One at the end of a trial only confirms the trial, and leaves any change to the next comparison
+    /// of the schedule: a program that writes the file all the time must not cause more restarts.
+    pub(super) fn record_disk_check(&mut self, found: &DiskCheck, now: Timestamp) {
+        self.volatile.disk_watch.under_way = false;
+        self.volatile.watch.in_place = Some(found.in_place && !found.good_changed);
+        if !self.is_disk_check_due(now) {
+            return;
+        }
+        self.schedule_disk_check(now);
+        // An activation that began since changes the disk.
+        let is_settled = !matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
+        if is_settled && *found != DiskCheck::UNCHANGED {
+            self.volatile.disk_state = Some(found.clone());
+        }
+    }
+
+    /// Schedules the next comparison.
+    pub(super) fn schedule_disk_check(&mut self, now: Timestamp) {
         let volatile = &mut self.volatile;
-        volatile.disk_watch.under_way = false;
         volatile.disk_watch.due = Some(after(now, jittered(INTERVAL, &mut volatile.jitter)));
     }
 
+    fn is_disk_check_due(&self, now: Timestamp) -> bool {
+        self.volatile.disk_watch.due.is_none_or(|due| due <= now)
+    }
+
     /// Reports whether a comparison may find something: the agent has placed a configuration, or refused one, perhaps for
-    /// a file of the node. It places none now.
+    /// a file of the node, or a trial cannot end without one. It places none now.
     fn watches_disk(&self) -> bool {
         let agent_state = &self.ledger.agent_state;
-        (agent_state.active.is_some() || agent_state.failure.as_ref().is_some_and(is_check_failure))
-            && !matches!(agent_state.phase, Phase::Activating { .. })
-            && !self.volatile.disk_watch.under_way
+        let is_of_interest = match agent_state.phase {
+            Phase::Activating { .. } => false,
+            Phase::Trying(_) => true,
+            Phase::Settled => {
+                agent_state.active.is_some() || agent_state.failure.as_ref().is_some_and(is_check_failure)
+            }
+        };
+        is_of_interest && !self.volatile.disk_watch.under_way
     }
 
     /// Requests a comparison when one is due.
     pub(super) fn check_disk(&mut self, builder: &mut StepBuilder) {
-        if self.watches_disk() && self.volatile.disk_watch.due.is_none_or(|due| due <= builder.now) {
-            self.volatile.disk_watch.under_way = true;
+        if self.watches_disk() && self.is_disk_check_due(builder.now) {
+            self.compare_disk(builder);
+        }
+    }
+
+    /// Requests a comparison, unless one is in progress.
+    pub(super) fn compare_disk(&mut self, builder: &mut StepBuilder) {
+        if !std::mem::replace(&mut self.volatile.disk_watch.under_way, true) {
             builder.step.effects.push(Effect::CheckDisk);
         }
     }

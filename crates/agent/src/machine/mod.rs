@@ -285,20 +285,14 @@ impl MachineState {
 
     /// Records an event in volatile state only, since the event has happened even if the ledger cannot be saved.
     fn record(&mut self, event: &Event, now: Timestamp) {
+        self.volatile.watch.end_confirmation();
         match event {
             Event::Started(found) => {
                 self.volatile.started = true;
                 self.volatile.disk_state = Some(found.clone());
-                self.disk_checked(now);
+                self.schedule_disk_check(now);
             }
-            Event::DiskChecked(found) => {
-                self.disk_checked(now);
-                // An activation that began since changes the disk.
-                let is_settled = !matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
-                if is_settled && *found != DiskCheck::UNCHANGED {
-                    self.volatile.disk_state = Some(found.clone());
-                }
-            }
+            Event::DiskChecked(found) => self.record_disk_check(found, now),
             Event::NodeConfigRead(wanted) => self.record_node_config(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) | Event::LocalCompared(_) => {
                 self.volatile.sync.under_way = UnderWay::Nothing

@@ -128,6 +128,47 @@ fn restores_a_file_that_changes_while_the_agent_runs() {
     assert!(sim.steps - steps <= 2, "{}", sim.steps - steps);
 }
 
+/// Another program writes the file after the last comparison of the schedule, and the kubelet stays healthy on it.
+#[test]
+fn promotes_no_assignment_that_is_not_in_place() {
+    let mut sim = sim_with_good_assigned();
+    sim.assign(Some(source("new")));
+    sim.run_for(598.0);
+    let restarts = sim.activations.len();
+    sim.file_source = None;
+    sim.run_for(20.0);
+    assert_eq!(sim.reported(), ["new", "new", "good"], "the trial is not over");
+    sim.run_for(360.0);
+    assert_eq!(
+        (names(&sim.activations).split_off(restarts), sim.reported()[2].as_str()),
+        (vec!["new".to_owned()], "good")
+    );
+    sim.run_for(620.0);
+    assert_eq!(
+        (sim.reported(), sim.conditions().as_str(), sim.activations.len()),
+        (["new"; 3].map(str::to_owned), "+Synced +Active +KnownGood", restarts + 1)
+    );
+}
+
+/// During a trial, on a last known good, and on the own configuration.
+#[test]
+fn program_that_writes_all_the_time_causes_a_restart_per_scheduled_comparison() {
+    for (assigned, good_changed) in [("good", false), ("good", true), ("new", false)] {
+        let mut sim = sim_with_good_assigned();
+        sim.faults.good_changed = good_changed;
+        sim.assign(Some(source(assigned)));
+        sim.run_for(10.0);
+        let restarts = sim.activations.len();
+        for _ in 0..3_000 {
+            sim.file_source = None;
+            sim.run_for(1.0);
+        }
+        let restarts = sim.activations.len() - restarts;
+        assert!((8..=10).contains(&restarts), "{assigned}, {good_changed}: {restarts}");
+        assert_eq!(sim.reported()[2], if good_changed { "local" } else { "good" });
+    }
+}
+
 /// The overlay has another text over the new own configuration.
 #[test]
 fn overlay_over_another_own_configuration_is_tried() {

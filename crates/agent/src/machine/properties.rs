@@ -38,7 +38,8 @@ enum Action {
     NoNodeConfig,
     RedeliverNodeConfig,
     SetClock(i64),
-    ReplaceKubeletFile,
+    /// And perhaps kills the agent.
+    ReplaceKubeletFile(bool),
     Wait(f64),
 }
 
@@ -71,7 +72,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::NoNodeConfig),
         1 => Just(Action::RedeliverNodeConfig),
         1 => (-5_000_i64..5_000).prop_map(Action::SetClock),
-        1 => Just(Action::ReplaceKubeletFile),
+        1 => any::<bool>().prop_map(Action::ReplaceKubeletFile),
         6 => (0.0..60.0).prop_map(Action::Wait),
         2 => (0.0..1_200.0).prop_map(Action::Wait),
     ]
@@ -99,9 +100,11 @@ fn perform(sim: &mut SimHarness, action: &Action) {
         }
         Action::RedeliverNodeConfig => sim.deliver_node_config(),
         Action::SetClock(by) => sim.set_clock(SignedDuration::from_secs(*by)),
-        Action::ReplaceKubeletFile => {
+        Action::ReplaceKubeletFile(kills) => {
             sim.file_source = None;
-            sim.kill(1);
+            if *kills {
+                sim.kill(1);
+            }
         }
         Action::Wait(seconds) => sim.run_for(*seconds),
     }

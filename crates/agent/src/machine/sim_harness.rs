@@ -262,6 +262,7 @@ impl SimHarness {
             let Phase::Trying(trial) = &old.agent_state.phase else { panic!("promoted without a trial: {old:?}") };
             assert!(since(trial.healthy_since.unwrap(), self.now) >= self.settings.trial_period);
             assert!(old.agent_state.failure.is_none());
+            assert_eq!(self.file_source, new.assigned, "promoted although another file is in place");
             let healthy = self.healthy_since.expect("promoted while unhealthy");
             // The simulation checks the kubelet as often as the agent.
             assert!(

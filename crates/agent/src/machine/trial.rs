@@ -57,6 +57,9 @@ pub(super) struct HealthWatch {
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
     trial_done: bool,
+    /// Whether the last comparison has found the file that the trial is about in place. `None`: the trial needs another
+    /// comparison.
+    pub(super) in_place: Option<bool>,
 }
 
 /// Reason why a kubelet is not healthy.
@@ -74,6 +77,11 @@ impl HealthWatch {
     /// Forgets everything but a probe in progress: after a restart of the kubelet, and at the end of a trial.
     pub(super) fn reset(&mut self) {
         *self = Self { under_way: self.under_way, is_outdated: self.under_way, ..Self::default() };
+    }
+
+    /// Ends the confirmation that the file is in place, which holds for one step.
+    pub(super) fn end_confirmation(&mut self) {
+        self.in_place = self.in_place.filter(|in_place| !in_place);
     }
 
     /// Ends the probe in progress if it is outdated. Returns whether it was.
@@ -303,10 +311,17 @@ impl MachineState {
         Some(AssignmentFailure { kind: FailureKind::Trial, was_healthy, error, message, kubelet: None })
     }
 
-    /// Ends a trial once `trial_done` is set. Unless the assignment failed before, it becomes the last known good.
+    /// Ends a trial once `trial_done` is set and its file is in place: the kubelet may run what another program has written.
+    /// Unless the assignment failed before, it becomes the last known good.
     pub(super) fn finish_trial(&mut self, builder: &mut StepBuilder) {
         if !self.volatile.watch.trial_done || !matches!(self.ledger.agent_state.phase, Phase::Trying(_)) {
             return;
+        }
+        match self.volatile.watch.in_place {
+            Some(true) => {}
+            // The next comparison of the schedule activates the target again, with another trial.
+            Some(false) => return,
+            None => return self.compare_disk(builder),
         }
         let agent_state = &mut self.ledger.agent_state;
         if agent_state.failure.is_none() {

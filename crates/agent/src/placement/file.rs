@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::record::Record;
-use super::{Content, MAX_FILE, PlacementError, regular, text};
+use super::{Content, LOCAL, MAX_FILE, PlacementError, regular, text};
 use crate::content;
 use crate::disk::Disk;
-use crate::disk::durable;
+use crate::disk::durable::{self, DiskError};
 use nodecfg_contract::nodeconfig::Placement;
 
 /// Permission bits of a configuration that is missing and was never kept; the same as kubeadm's.
@@ -18,6 +18,23 @@ pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), 
         return Err(PlacementError::NoConfig(config.to_owned()));
     }
     Ok(())
+}
+
+/// Removes the kept own configuration and the record, durably, if the kubelet's file is the same. Otherwise the kept file
+/// may be the only copy.
+pub(super) fn remove_kept(disk: &dyn Disk, config: &Path, folder: &Path, record: &mut Record) -> Result<(), DiskError> {
+    let local = folder.join(LOCAL);
+    match (durable::read(disk, &local, MAX_FILE), regular(disk, config)) {
+        (Ok(Some(kept)), Ok(Some((found, _)))) if kept == found => {}
+        _ => return Ok(()),
+    }
+    // A rollback ignores failed syncs.
+    durable::sync(disk, config)?;
+    durable::sync(disk, durable::folder_of(config))?;
+    // First, since a recorded text without a kept file would count as placed by the agent.
+    record.forget(disk, folder)?;
+    disk.remove_file(&local).map_err(DiskError::at("remove", &local))?;
+    durable::sync(disk, folder)
 }
 
 /// The node's own configuration: the kubelet's file if the agent did not place it, or else the kept one.
@@ -79,6 +96,12 @@ impl OwnFile {
             true => Ok(own),
             false => Err(PlacementError::NotAConfiguration(self.config.clone())),
         }
+    }
+
+    /// Checks that a kubelet can start with the own configuration, unless it did so before: another program may have damaged
+    /// the file.
+    pub(super) fn check_start(&self) -> Result<(), PlacementError> {
+        if self.is_new { self.configuration().map(drop) } else { Ok(()) }
     }
 
     /// Keeps a new own configuration, durably.

@@ -6,8 +6,8 @@
 //! node's own file. `drop-in` adds a file to the kubelet's `--config-dir` (1.28 on), which the kubelet merges itself, so
 //! it carries overlays only.
 //!
-//! With `file`, the own configuration is the file as it was before the first activation. A file that another program
-//! writes is the new one.
+//! With `file`, the own configuration is the file as it was before the activation, kept until the kubelet's file is the
+//! same again. A file that another program writes is the new one.
 //!
 //! Must not make decisions: the runtime chooses the content and checks that a kubelet accepts it.
 
@@ -36,7 +36,7 @@ use record::Record;
 
 /// Name of the file in the kubelet's `--config-dir`. Kubelets merge it over the files with earlier names.
 pub const DROP_IN_NAME: &str = "90-nodecfg.conf";
-/// File in the agent's folder with the node's own configuration, with the activation `file`.
+/// File in the agent's folder with the node's own configuration, while the kubelet's file is the agent's.
 const LOCAL: &str = "local";
 
 /// Size limit of a kubelet configuration, in bytes.
@@ -289,7 +289,7 @@ impl Placer {
     }
 
     /// Puts a content in place, durably. `fallback`: content for a later rollback, which is prepared first; `None`
-    /// prepares none. Returns the hash of the text.
+    /// prepares none. Returns the hash of the text, except for the own configuration.
     ///
     /// `rollback` is set for the rollback itself. It uses the prepared fallback, which needs no disk space, and
     /// ignores failed syncs. A failing disk must not keep the kubelet on a failed configuration.
@@ -311,6 +311,9 @@ impl Placer {
                 let own = self.own_file(disk, &config)?;
                 // Nothing is written unless both texts can be made.
                 let text = own.with(content)?;
+                if content.is_none() {
+                    own.check_start()?;
+                }
                 let prepared = fallback.map(|fallback| own.with(fallback)).transpose()?;
                 own.keep(disk)?;
                 // The own configuration must not count as placed by the agent.
@@ -324,7 +327,7 @@ impl Placer {
                 }
                 own.still_there(disk)?;
                 replace_target(disk, &config, text.as_bytes(), mode, rollback)?;
-                Ok(Some(record::hash(text.as_bytes())))
+                Ok(content.map(|_| record::hash(text.as_bytes())))
             }
             Activation::DropIn { config_dir, .. } => {
                 let target = config_dir.join(DROP_IN_NAME);
@@ -343,6 +346,18 @@ impl Placer {
                 }
                 Ok(content.map(|text| record::hash(text.as_bytes())))
             }
+        }
+    }
+
+    /// Removes the kept own configuration and the record, once the node runs its own configuration again: what is on disk
+    /// then depends on no earlier assignment.
+    ///
+    /// # Errors
+    /// An I/O error. What remains does no harm.
+    pub fn remove_kept(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
+        match &self.activation {
+            Activation::File { config } => file::remove_kept(disk, config, &self.folder, &mut self.record),
+            Activation::DropIn { .. } => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use super::tests::{
     CONFIG, FIRST, FOLDER, OWN, SECOND, Way, file, kept, killed_everywhere, node, open, overlay, replace,
 };
 use super::*;
-use crate::disk::memory::MemoryDisk;
+use crate::disk::memory::{Fault, MemoryDisk};
 
 /// As `kubeadm upgrade` does.
 #[test]
@@ -182,4 +182,60 @@ fn killed_placement_keeps_a_rewritten_own_file() {
             },
         );
     }
+}
+
+/// Files in the agent's folder.
+fn files_kept(disk: &MemoryDisk) -> Vec<String> {
+    disk.files().into_keys().filter(|path| path.starts_with(FOLDER)).collect()
+}
+
+#[test]
+fn killed_removal_of_what_is_kept_can_be_repeated() {
+    for way in Way::all().into_iter().filter(|way| way.activation == file()) {
+        killed_everywhere(
+            &way,
+            |placer, disk| {
+                placer.place(disk, way.content(Some(FIRST)), Some(None), false).unwrap();
+                placer.place(disk, None, None, true).unwrap();
+            },
+            |placer, disk| placer.remove_kept(disk).is_ok(),
+            |disk, when| {
+                assert_eq!(disk.content(Path::new(CONFIG)).as_deref(), Some(OWN.as_bytes()), "{when}");
+                let mut placer = way.open(disk);
+                assert!(placer.is_in_place(disk, None).unwrap(), "{when}");
+                placer.remove_kept(disk).unwrap();
+                disk.crash(1);
+                way.open(disk).remove_kept(disk).unwrap();
+                assert_eq!(files_kept(disk), [""; 0], "{when}");
+                // Nothing is from the agent now, not even a text that it has placed before.
+                disk.put(Path::new(CONFIG), way.text_over(OWN, FIRST).as_bytes(), 0o644);
+                way.open(disk).place(disk, way.content(Some(SECOND)), Some(None), false).unwrap();
+                assert_eq!(kept(disk), Some(way.text_over(OWN, FIRST)), "{when}");
+            },
+        );
+    }
+}
+
+/// The kept file may be the only copy.
+#[test]
+fn removes_nothing_that_is_not_durably_the_kubelets_file() {
+    let (disk, config) = (node(), Path::new(CONFIG));
+    let mut placer = open(&disk, &file()).unwrap();
+    placer.place(&disk, replace(FIRST), Some(None), false).unwrap();
+    let before = files_kept(&disk);
+    assert_eq!(before.len(), 2);
+    // The agent's text, a damaged one, and none.
+    for text in [Some(FIRST), Some(""), None] {
+        disk.remove_file(config).unwrap();
+        text.iter().for_each(|text| disk.put(config, text.as_bytes(), 0o644));
+        placer.remove_kept(&disk).unwrap();
+        assert_eq!(files_kept(&disk), before, "{text:?}");
+    }
+    placer.place(&disk, None, None, false).unwrap();
+    disk.inject(Fault::SyncFails, 0..u64::MAX);
+    placer.remove_kept(&disk).unwrap_err();
+    assert_eq!(files_kept(&disk), before);
+    disk.clear_faults();
+    placer.remove_kept(&disk).unwrap();
+    assert_eq!(files_kept(&disk), [""; 0]);
 }

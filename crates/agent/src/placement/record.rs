@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Activation, PlacementError};
 use crate::disk::Disk;
-use crate::disk::durable::{self, FILE_MODE};
+use crate::disk::durable::{self, DiskError, FILE_MODE};
 
 /// File name in the agent's folder.
 const NAME: &str = "placement.json";
@@ -56,6 +56,15 @@ impl Record {
     /// Reports whether a content is recorded: the agent placed it or was about to.
     pub(super) fn contains(&self, content: &[u8]) -> bool {
         self.placed.contains(&hash(content))
+    }
+
+    /// Forgets all contents, durably.
+    pub(super) fn forget(&mut self, disk: &dyn Disk, folder: &Path) -> Result<(), DiskError> {
+        let path = folder.join(NAME);
+        disk.remove_file(&path).map_err(DiskError::at("remove", &path))?;
+        durable::sync(disk, folder)?;
+        *self = Self::default();
+        Ok(())
     }
 
     /// Records contents before they are placed. Writes nothing if all are recorded for this activation.

@@ -1,10 +1,13 @@
 //! Comparison of the ledger with the kubelet's configuration on disk, which other programs may write.
 
+use std::io::ErrorKind;
+
 use super::{AgentRuntime, LoadedText};
 use crate::content;
 use crate::disk::Disk;
 use crate::events::{ConfigCheck, DiskCheck};
-use crate::ledger::AgentState;
+use crate::ledger::{AgentState, Phase};
+use crate::placement::PlacementError;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, Placement};
 
 impl<D: Disk> AgentRuntime<D> {
@@ -37,14 +40,18 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Compares the ledger with the disk while the agent runs. Quick unless another program has written the file.
     pub(super) fn recheck_disk(&self) -> DiskCheck {
-        let AgentState { placed_text, failure, .. } = &self.state.ledger.agent_state;
+        let AgentState { placed_text, failure, phase, .. } = &self.state.ledger.agent_state;
         match self.placer.found_digest(&self.disk) {
             Ok(found) if failure.is_none() && found.is_some() && found == *placed_text => DiskCheck::UNCHANGED,
-            Ok(_) => self.check_disk(),
-            Err(error) => {
+            // No reason to restart a kubelet. A trial needs to know.
+            Err(PlacementError::Disk(error))
+                if error.source.kind() != ErrorKind::FileTooLarge && *phase == Phase::Settled =>
+            {
                 tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
                 DiskCheck::UNCHANGED
             }
+            // Another activation reports the error.
+            Ok(_) | Err(_) => self.check_disk(),
         }
     }
 

@@ -25,6 +25,17 @@ fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
         ("reset", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Reset)]),
         ("rewritten", vec![(0, Write("a", Good)), (1, Assign("a")), (100, Rewrite(2))]),
         ("rewritten during the trial", vec![(0, Write("a", Good)), (1, Assign("a")), (9, Rewrite(2))]),
+        (
+            "rewritten before a rollback",
+            vec![
+                (0, Write("a", Good)),
+                (0, Write("b", Dies)),
+                (1, Assign("a")),
+                (60, Assign("b")),
+                // While the kubelet still answers.
+                (63, Rewrite(2)),
+            ],
+        ),
         ("missing", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Assign("none"))]),
     ]
 }
@@ -122,7 +133,7 @@ proptest! {
     /// the faults end, the final state must equal the state without faults.
     #[test]
     fn disk_faults_do_not_change_the_final_state(
-        scenario in 0..12_usize,
+        scenario in 0..13_usize,
         way in proptest::sample::select(Way::ALL.to_vec()),
         first in disturbance(),
         then in disturbance(),

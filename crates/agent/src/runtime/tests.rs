@@ -284,6 +284,33 @@ fn counts_a_local_kubelet_without_healthz_as_healthy() {
     assert_eq!(conditions, ["True"; 3]);
 }
 
+/// As `kubeadm upgrade` does during a trial. The kubelet then runs the node's own configuration.
+#[test]
+fn promotes_no_overlay_over_an_own_file_that_is_gone() {
+    let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (9, Action::Rewrite(2))];
+    let mut sim = RuntimeHarness::new(Way::Overlay, &actions);
+    sim.run(60);
+    assert_reported(&sim, "a 1", "a 1", "local", "");
+    assert_eq!((sim.running(), sim.state_files.len()), (own(2).as_str(), 1));
+    sim.run(310);
+    let merged = over(&own(2), &text("a", 1, Behaviour::Good));
+    assert_eq!((sim.running(), sim.state_files.len()), (merged.as_str(), 2));
+    sim.run(30);
+    assert_reported(&sim, "a 1", "a 1", "a 1", "");
+}
+
+/// Restarts are as rare as comparisons.
+#[test]
+fn bounds_restarts_while_another_program_writes_the_file() {
+    let mut actions = vec![(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];
+    actions.extend((1..300).map(|number| (number * 10, Action::Rewrite(number))));
+    for way in [Way::Replace, Way::Overlay] {
+        let mut sim = RuntimeHarness::new(way, &actions);
+        sim.run(3_000);
+        assert!((8..=11).contains(&sim.state_files.len()), "{way:?}: {}", sim.state_files.len());
+    }
+}
+
 /// As `kubeadm upgrade` does, while the agent runs.
 #[test]
 fn merges_an_overlay_over_a_rewritten_own_file() {

@@ -49,8 +49,8 @@ pub enum StoreError {
     /// A state file is invalid.
     #[error(
         "{} cannot be read: {problem}; restore the file. To start over with the local configuration instead, stop the \
-         agent, copy the file `local` of its folder over the kubelet's --config file (drop-in mode: remove \
-         90-nodecfg.conf), and remove the folder",
+         agent, copy the file `local` of its folder, if it exists, over the kubelet's --config file (drop-in mode: \
+         remove 90-nodecfg.conf), and remove the folder",
         path.display()
     )]
     Unreadable {
