@@ -192,7 +192,7 @@ impl Cluster {
         self.has_agents()
     }
 
-    fn has_agents(&self) -> bool {
+    pub fn has_agents(&self) -> bool {
         self.assignment_resource == "nodeconfigs"
     }
 

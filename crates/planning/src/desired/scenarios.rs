@@ -167,7 +167,8 @@ fn smallest_example_has_only_notes() {
         built.findings
     );
     let desired = built.desired.expect("no errors");
-    let fields: Vec<String> = changes(None, Some(&config(&desired, "general").document)).into_iter().map(|c| c.path).collect();
+    let fields: Vec<String> =
+        changes(None, Some(&config(&desired, "general").document)).into_iter().map(|c| c.path).collect();
     assert_eq!((desired.pools.len(), fields), (1, vec!["maxPods".to_owned()]));
 }
 
