@@ -34,6 +34,8 @@ pub struct StarterPool {
     pub runs: CurrentConfig,
     /// Reasons to pause the pool; empty for none.
     pub pause_reasons: Vec<String>,
+    /// Whether the nodes run the content of ConfigMaps as the whole configuration, although pools overlay by default.
+    pub replaces: bool,
     /// Captured configuration of some nodes.
     pub captured: Option<Common>,
 }
@@ -123,8 +125,10 @@ fn pool_file(pool: &StarterPool) -> String {
 
 fn pool_text(pool: &StarterPool, reasons: &[String]) -> String {
     let mut spec = selector(&pool.group.selection);
-    if pool.runs == CurrentConfig::Local {
-        spec.push_str(LOCAL);
+    match &pool.runs {
+        CurrentConfig::Local => spec.push_str(LOCAL),
+        CurrentConfig::Content(_) if pool.replaces => spec.push_str("  kubelet:\n    placement: replace\n"),
+        CurrentConfig::Content(_) => {}
     }
     if !pool.pause_reasons.is_empty() {
         spec.push_str(&paused(reasons));
@@ -230,6 +234,7 @@ mod tests {
     use super::*;
     use kubelet_config::finding::{Severity, Strictness};
     use nodecfg_contract::names::NodeName;
+    use nodecfg_contract::nodeconfig::Placement;
     use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build};
     use nodecfg_planning::snapshot::Snapshot;
 
@@ -240,6 +245,7 @@ mod tests {
             group: Group { name: PoolName::new(name).unwrap(), selection, nodes },
             runs,
             pause_reasons,
+            replaces: name == "replaced",
             captured: None,
         }
     }
@@ -274,10 +280,16 @@ mod tests {
                 ),
                 pool("c", Selection::Marked("r/1".to_owned(), vec!["r/0".to_owned()]), CurrentConfig::Local, &[]),
                 pool("d", Selection::Without(vec!["x.io/pool".to_owned()]), CurrentConfig::Local, &[]),
+                pool(
+                    "replaced",
+                    Selection::ByName(PoolName::new("replaced").unwrap()),
+                    CurrentConfig::Content(content.to_owned()),
+                    &[],
+                ),
             ],
         );
         let desired = built(&repository);
-        assert_eq!((desired.fleet.as_str(), desired.pools.len()), ("prod", 4));
+        assert_eq!((desired.fleet.as_str(), desired.pools.len()), ("prod", 5));
         let by_name = |name: &str| &desired.pools[&PoolName::new(name).unwrap()];
         assert_eq!(by_name("a").selector.to_string(), "nodecfg.dev/pool=a");
         assert_eq!(by_name("b").selector.to_string(), "x.io/pool=yes");
@@ -285,6 +297,8 @@ mod tests {
         assert!(
             matches!(by_name("c").target, PoolTarget::Local) && matches!(by_name("a").target, PoolTarget::Config(_))
         );
+        let placements = ["a", "b", "replaced"].map(|name| by_name(name).placement);
+        assert_eq!(placements, [None, None, Some(Placement::Replace)]);
         assert_eq!(repository.files["pools/a/kubelet.yaml"], content);
     }
 

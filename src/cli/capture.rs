@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::OptionalRepositoryArgs;
-use super::unknown_name::unknown_name;
+use super::unknown_name::{unknown_name, unknown_node};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::atomic_file::{Readers, replace};
 use crate::capture::{
@@ -16,7 +16,6 @@ use crate::capture::{
 use crate::report::capture::{Capture, Failed};
 use crate::report::{self, Format, findings};
 use kubelet_config::Minor;
-use kubelet_config::spelling::nearest;
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
@@ -230,13 +229,7 @@ impl Args {
         for name in wanted {
             match reader.node(name).await? {
                 Some(node) => nodes.push(node),
-                None => {
-                    let all = reader.list_nodes().await?.0;
-                    let near = nearest(name.as_str(), all.keys().map(NodeName::as_str));
-                    let list = || "list the nodes with kubectl get nodes".to_owned();
-                    let help = near.map_or_else(list, |near| format!("did you mean {near}?"));
-                    return Err(CommandError::UnknownNode { node: name.clone(), help });
-                }
+                None => return Err(unknown_node(&reader, name).await),
             }
         }
         let of = nodes.len();

@@ -19,6 +19,7 @@ use nodecfg_cluster::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 
@@ -176,7 +177,9 @@ impl Args {
     ) -> StarterPool {
         let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
         let (runs, pause_reasons) = common_config(&nodes, observed);
-        let mut pool = StarterPool { group: group.clone(), runs, pause_reasons, captured: None };
+        let is_replaced = |node: &&Node| node.source.is_some() && node.assigned_placement() == Placement::Replace;
+        let replaces = observed.default_placement() == Placement::Overlay && nodes.iter().any(is_replaced);
+        let mut pool = StarterPool { group: group.clone(), runs, pause_reasons, replaces, captured: None };
         if pool.runs == CurrentConfig::Local && self.capture > 0 {
             let mut local: Vec<Node> =
                 nodes.iter().filter(|node| node.source.is_none()).map(|node| (*node).clone()).collect();

@@ -257,7 +257,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Validate(args) => {
             cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, verbose, terminal)))
         }
-        Command::Effective(args) => effective::run(&args, format?, terminal),
+        Command::Effective(args) => block_on(run::until_signal(effective::run(&args, format?, terminal))),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),

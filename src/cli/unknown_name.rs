@@ -3,6 +3,8 @@
 use super::CommandError;
 use crate::report::names;
 use kubelet_config::spelling::nearest;
+use nodecfg_cluster::ClusterReader;
+use nodecfg_contract::names::NodeName;
 
 /// Maximum number of known names to list.
 const LISTED: usize = 10;
@@ -29,6 +31,18 @@ pub(super) fn unknown_name<'k>(
         (false, 1..=LISTED) => CommandError::usage(format!("{message} (known: {})", names(known, LISTED)), help),
         (false, _) => CommandError::usage(message, help),
     }
+}
+
+/// Error for a Node that does not exist in the cluster. Its help is the nearest name.
+pub(super) async fn unknown_node(reader: &ClusterReader, name: &NodeName) -> CommandError {
+    let all = match reader.list_nodes().await {
+        Ok((all, _)) => all,
+        Err(error) => return error.into(),
+    };
+    let near = nearest(name.as_str(), all.keys().map(NodeName::as_str));
+    let list = || "list the nodes with kubectl get nodes".to_owned();
+    let help = near.map_or_else(list, |near| format!("did you mean {near}?"));
+    CommandError::UnknownNode { node: name.clone(), help }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, quiet, warning};
 use super::table::{Column, Table};
-use kubelet_config::effective::{Effective, EffectiveValue, Origin, Refused};
+use kubelet_config::effective::{Effective, Origin, Refused};
+use kubelet_config::secrets;
 use kubelet_config::verdict::Refusal;
-use kubelet_config::{Minor, secrets};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::printable::one_line;
 
@@ -39,7 +39,8 @@ pub struct EffectiveConfiguration {
 pub struct ValueWithOrigin {
     /// The value as the kubelet prints it.
     pub value: Json,
-    /// The origin: `default`, `--config`, the path of a drop-in, or a flag.
+    /// The origin: `default`, `--config`, the path of a drop-in, or a flag. For a node of the cluster: `default`,
+    /// `ConfigMap NAMESPACE/NAME`, or `node` for its own configuration and its flags.
     pub by: String,
 }
 
@@ -65,20 +66,28 @@ impl EffectiveConfiguration {
                     .values
                     .into_iter()
                     .filter(|(_, value)| !changed || value.by != Origin::Default)
-                    .map(|(path, value)| (path.clone(), with_origin(&path, value)))
+                    .map(|(path, value)| (path.clone(), with_origin(&path, value.value, value.by.to_string())))
                     .collect(),
                 startup: effective.startup.iter().map(Refusal::sentence).collect(),
             },
         }
     }
 
-    /// Writes a table.
+    /// Converts the answer of a running kubelet: each value with its path and origin. `changed`: without defaults.
+    #[must_use]
+    pub fn of_node(values: impl IntoIterator<Item = (String, (Json, String))>, changed: bool) -> Self {
+        let shown = values.into_iter().filter(|(_, (_, by))| !changed || *by != Origin::Default.to_string());
+        let values = shown.map(|(path, (value, by))| (path.clone(), with_origin(&path, value, by))).collect();
+        Self { accepted: true, error: None, values, startup: Vec::new() }
+    }
+
+    /// Writes a table. `kubelet`: its version, or its version and node.
     ///
     /// # Errors
     /// When `out` cannot be written.
-    pub fn text(&self, out: &mut dyn Write, minor: Minor, width: usize) -> io::Result<()> {
+    pub fn text(&self, out: &mut dyn Write, kubelet: &str, width: usize) -> io::Result<()> {
         if let Some(error) = &self.error {
-            return writeln!(out, "{} kubelet {minor} refuses its configuration: {error}", bad("✗"));
+            return writeln!(out, "{} kubelet {kubelet} refuses its configuration: {error}", bad("✗"));
         }
         let each = |cell: &dyn Fn(&str, &ValueWithOrigin) -> String| -> Vec<String> {
             self.values.iter().map(|(path, value)| cell(path, value)).collect()
@@ -92,36 +101,36 @@ impl EffectiveConfiguration {
             writeln!(out, "{}", Table::new(columns).lines(width).join("\n"))?;
         }
         for reason in &self.startup {
-            writeln!(out, "{} kubelet {minor} fails to start: {}", warning("!"), one_line(reason))?;
+            writeln!(out, "{} kubelet {kubelet} fails to start: {}", warning("!"), one_line(reason))?;
         }
-        writeln!(out, "{}", quiet(format!("{} of kubelet {minor}", count(self.values.len(), "value"))))
+        writeln!(out, "{}", quiet(format!("{} of kubelet {kubelet}", count(self.values.len(), "value"))))
     }
 
-    /// Writes a markdown table.
+    /// Writes a markdown table. `kubelet`: as for [`text`](Self::text).
     ///
     /// # Errors
     /// When `out` cannot be written.
-    pub fn markdown(&self, out: &mut dyn Write, minor: Minor) -> io::Result<()> {
+    pub fn markdown(&self, out: &mut dyn Write, kubelet: &str) -> io::Result<()> {
         if let Some(error) = &self.error {
-            return writeln!(out, "Kubelet {minor} refuses its configuration: {}", prose(error));
+            return writeln!(out, "Kubelet {kubelet} refuses its configuration: {}", prose(error));
         }
         writeln!(out, "| field | value | origin |\n|---|---|---|")?;
         for (path, value) in &self.values {
             writeln!(out, "| {} | {} | {} |", code(path), code(&shown(&value.value)), code(&value.by))?;
         }
         for reason in &self.startup {
-            writeln!(out, "\nKubelet {minor} fails to start: {}", prose(reason))?;
+            writeln!(out, "\nKubelet {kubelet} fails to start: {}", prose(reason))?;
         }
         Ok(())
     }
 }
 
-fn with_origin(path: &str, EffectiveValue { value, by }: EffectiveValue) -> ValueWithOrigin {
+fn with_origin(path: &str, value: Json, by: String) -> ValueWithOrigin {
     let value = match value {
         Json::String(text) => Json::String(secrets::redacted(path, &text)),
         other => other,
     };
-    ValueWithOrigin { value, by: by.to_string() }
+    ValueWithOrigin { value, by }
 }
 
 /// A text without quotes, and other values as JSON.

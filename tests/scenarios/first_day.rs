@@ -28,13 +28,6 @@ scenarios! {
     }
 }
 
-/// Runs a command without a repository.
-async fn run(cluster: &Cluster, arguments: &[&str]) -> Run {
-    let kubeconfig = cluster.kubeconfig();
-    let arguments = [arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
-    Running::start(cluster.home(), &arguments).end().await
-}
-
 /// Runs a command without a cluster.
 async fn offline(cluster: &Cluster, arguments: &[&str]) -> Run {
     Running::start(cluster.home(), arguments).end().await
@@ -45,8 +38,8 @@ async fn started(cluster: &Cluster, more: &[&str]) -> PathBuf {
     let folder = cluster.home().join("started");
     let started = [&["init", folder.to_str().unwrap()], more].concat();
     let before = cluster.written().await;
-    run(cluster, &started).await.exits(0).prints("Wrote");
-    run(cluster, &["diff", folder.to_str().unwrap()]).await.exits(0).prints("No changes:");
+    cluster.command(&started).await.exits(0).prints("Wrote");
+    cluster.command(&["diff", folder.to_str().unwrap()]).await.exits(0).prints("No changes:");
     assert_eq!(cluster.written().await, before);
     folder
 }
@@ -62,24 +55,24 @@ async fn capture_writes_running_configurations(start: ClusterSetup) {
         "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}",
     );
     cluster.sync(&repository, &[]).await.exits(0);
-    let one = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
+    let one = cluster.command(&["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert_eq!(
         one.out,
         format!("# What a-1 runs.\n{}", KUBELET.replace("kind", "evictionHard: {}\nkind") + "maxPods: 77\n")
     );
-    let whole = run(&cluster, &["capture", "a-1"]).await.exits(0);
+    let whole = cluster.command(&["capture", "a-1"]).await.exits(0);
     let file = cluster.home().join("captured.yaml");
     fs::write(&file, &whole.out).unwrap();
     assert!(whole.out.contains("maxPods: 77\n") && whole.out.lines().count() > 60, "{whole}");
     offline(&cluster, &["validate", file.to_str().unwrap()]).await.exits(0);
-    let all = run(&cluster, &["capture", "b-1", "a-1", "a-2", "a-3", "--drop-defaults"]).await.exits(0);
+    let all = cluster.command(&["capture", "b-1", "a-1", "a-2", "a-3", "--drop-defaults"]).await.exits(0);
     all.prints("maxPods differs:").prints("77 on a-1, a-2, a-3 (taken)").prints("unset on b-1");
-    let json = run(&cluster, &["capture", "--pool", "a", "--at-most", "2", "-o", "json"]).await.exits(0).json();
+    let json = cluster.command(&["capture", "--pool", "a", "--at-most", "2", "-o", "json"]).await.exits(0).json();
     assert_eq!((&json["nodes"], &json["of"]), (&json!(["a-1", "a-2"]), &json!(3)));
     assert_eq!((&json["configuration"]["maxPods"], &json["differences"]), (&json!(77), &json!([])));
-    run(&cluster, &["capture", "-l", "nodecfg.dev/pool in (a)"]).await.exits(0).prints("of 3 nodes");
-    run(&cluster, &["capture", "--pool", "aa"]).await.exits(2).prints("did you mean a?");
-    run(&cluster, &["capture", "a-11"]).await.exits(2).prints("node a-11 does not exist").prints("did you mean a-1?");
+    cluster.command(&["capture", "-l", "nodecfg.dev/pool in (a)"]).await.exits(0).prints("of 3 nodes");
+    cluster.command(&["capture", "--pool", "aa"]).await.exits(2).prints("did you mean a?");
+    cluster.command(&["capture", "a-11"]).await.exits(2).prints("node a-11 does not exist").prints("did you mean a-1?");
     cluster.down().await;
 }
 
@@ -88,15 +81,15 @@ async fn capture_writes_pool_and_replaces_no_file(start: ClusterSetup) {
     let folder = cluster.home().join("repository");
     let text = folder.to_str().unwrap();
     let write = ["capture", "--pool", "a", "--drop-defaults", "--write", text];
-    run(&cluster, &write).await.exits(0).prints("pools/a/kubelet.yaml");
+    cluster.command(&write).await.exits(0).prints("pools/a/kubelet.yaml");
     assert!(read(&folder, "pools/a/pool.yaml").contains("paused: true"));
-    run(&cluster, &["diff", text]).await.exits(0);
+    cluster.command(&["diff", text]).await.exits(0);
     fs::write(folder.join("pools/a/kubelet.yaml"), "mine").unwrap();
-    run(&cluster, &write).await.exits(2).prints("already exists");
+    cluster.command(&write).await.exits(2).prints("already exists");
     assert_eq!(read(&folder, "pools/a/kubelet.yaml"), "mine");
-    run(&cluster, &[&write[..], &["--force"]].concat()).await.exits(0);
+    cluster.command(&[&write[..], &["--force"]].concat()).await.exits(0);
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));
-    run(&cluster, &["init", text]).await.exits(2).prints("init replaces nothing");
+    cluster.command(&["init", text]).await.exits(2).prints("init replaces nothing");
     cluster.down().await;
 }
 
@@ -156,9 +149,9 @@ async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
     let folder = started(&cluster, &[]).await;
     let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: a}\nspec: {rollout: {canary: {nodes: 1, soak: 0s}}}\n";
     fs::write(folder.join("pools/a/pool.yaml"), pool).unwrap();
-    run(&cluster, &["diff", folder.to_str().unwrap()]).await.exits(1).prints("2 nodes to assign");
-    run(&cluster, &["sync", folder.to_str().unwrap()]).await.exits(0).prints("2 converged");
-    let now = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
+    cluster.command(&["diff", folder.to_str().unwrap()]).await.exits(1).prints("2 nodes to assign");
+    cluster.command(&["sync", folder.to_str().unwrap()]).await.exits(0).prints("2 converged");
+    let now = cluster.command(&["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert!(read(&folder, "pools/a/kubelet.yaml").ends_with(now.out.split_once('\n').unwrap().1), "{now}");
     cluster.down().await;
 }
@@ -166,12 +159,12 @@ async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
 async fn refusals_name_the_refusing_component(start: ClusterSetup) {
     let cluster = start.kubeadm().pool("a", 3).up().await;
     cluster.fault("a-2", Some(Fault::RefusesConfigz)).await;
-    let some = run(&cluster, &["capture", "a-1", "a-2"]).await.exits(4).prints("the kubelet refuses the API server");
+    let some = cluster.command(&["capture", "a-1", "a-2"]).await.exits(4).prints("the kubelet refuses the API server");
     assert!(some.out.contains("cgroupDriver: systemd"), "{some}");
-    let json = run(&cluster, &["capture", "a-1", "a-2", "-o", "json"]).await.exits(4).json();
+    let json = cluster.command(&["capture", "a-1", "a-2", "-o", "json"]).await.exits(4).json();
     assert_eq!(json["failed"][0]["code"], "kubelet-refuses");
     cluster.sandbox().forbid("get", "nodes/proxy");
-    let none = run(&cluster, &["capture", "a-1", "a-3"]).await.exits(4);
+    let none = cluster.command(&["capture", "a-1", "a-3"]).await.exits(4);
     assert_eq!(none.out, "");
     none.prints("may not get nodes/proxy in the cluster").prints("nodecfg-capture");
     cluster.down().await;
@@ -181,17 +174,17 @@ async fn init_works_without_permission_for_configz(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     cluster.sandbox().forbid("get", "nodes/proxy");
     let folder = cluster.home().join("started");
-    let run_ = run(&cluster, &["init", folder.to_str().unwrap()]).await.exits(0);
+    let run_ = cluster.command(&["init", folder.to_str().unwrap()]).await.exits(0);
     assert_eq!(run_.lines_with("may not get nodes/proxy"), 1, "{run_}");
     assert!(!folder.join("pools/a/kubelet.yaml").exists() && folder.join("pools/a/pool.yaml").exists());
-    run(&cluster, &["diff", folder.to_str().unwrap()]).await.exits(0);
+    cluster.command(&["diff", folder.to_str().unwrap()]).await.exits(0);
     cluster.down().await;
 }
 
 async fn init_works_before_installation(start: ClusterSetup) {
     let cluster = start.kubeadm().pool("a", 2).up().await;
     let folder = cluster.home().join("started");
-    run(&cluster, &["init", folder.to_str().unwrap()]).await.exits(0).prints("nodecfg install");
+    cluster.command(&["init", folder.to_str().unwrap()]).await.exits(0).prints("nodecfg install");
     // A real API server does not reach the simulated kubelets.
     if cluster.is_sandbox() {
         assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));

@@ -69,6 +69,12 @@ async fn adoption(start: ClusterSetup) {
         assert_eq!(placements(&cluster, node).await, ["overlay", "overlay"], "{node}");
     }
     cluster.sync(&repository, &[]).await.exits(0).prints("3 nodes up to date");
+    let shown = cluster.command(&["effective", "--node", "a-1", "--changed", "-o", "json"]).await.exits(0).json();
+    let values = &shown["values"];
+    assert!(values["maxPods"]["by"].as_str().is_some_and(|by| by.starts_with("ConfigMap ")), "{shown}");
+    assert_eq!(values["clusterDomain"], json!({"value": "cluster.local", "by": "node"}));
+    assert_eq!(values.get("registryPullQPS"), None, "a default");
+    cluster.command(&["effective", "--node", "a-9"]).await.exits(2).prints("did you mean a-");
     cluster.down().await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::cluster_args::BoundClusterArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::{CommandError, CommandResult, Exit, Terminal, environment};
 use crate::report::effective::EffectiveConfiguration;
@@ -11,8 +12,10 @@ use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, Refused,
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::verdict::Stage;
 use nodecfg_contract::json_document::Document;
+use nodecfg_contract::names::NodeName;
 
 mod files;
+mod node;
 
 /// Variable in the kubelet's environment that 1.28 and 1.29 require for --config-dir.
 const DROP_IN_ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
@@ -20,8 +23,12 @@ const DROP_IN_ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 /// Print the configuration that a kubelet runs, and where each value comes from.
 ///
 /// Reads the kubelet's file, its drop-ins and its flags as a kubelet of the version does, and fills in its defaults.
-/// Each value has an origin: the file, a drop-in, a flag, or a default. Contacts no cluster. Kubelets 1.28 and 1.29
-/// need KUBELET_CONFIG_DROPIN_DIR_ALPHA in the environment for --config-dir, and so does this command.
+/// Each value has an origin: the file, a drop-in, a flag, or a default. Kubelets 1.28 and 1.29 need
+/// KUBELET_CONFIG_DROPIN_DIR_ALPHA in the environment for --config-dir, and so does this command.
+///
+/// With --node, asks the kubelet of a node of the cluster instead (configz through the node proxy of the API server, which
+/// needs the right to get nodes/proxy). A value then comes from the ConfigMap that the node runs, from a default, or from the
+/// node: its own configuration or a flag. Only --node contacts a cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -34,12 +41,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
     #[arg(help = format!("The version of the kubelet: {OLDEST} to {NEWEST} [default: the newest release]"))]
     kubernetes_version: Option<Minor>,
+    /// Ask the kubelet of this node of the cluster.
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["config", "config_dir", "kubernetes_version", "flags"])]
+    node: Option<NodeName>,
     /// Omit defaults.
     #[arg(long)]
     changed: bool,
     /// The flags of the kubelet, after `--`.
     #[arg(last = true, value_name = "KUBELET FLAG")]
     flags: Vec<String>,
+    #[command(flatten)]
+    cluster: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -47,16 +59,21 @@ Examples:
   nodecfg effective --config /var/lib/kubelet/config.yaml --config-dir /etc/kubernetes/kubelet.conf.d
   nodecfg effective --config kubelet.yaml --changed --kubernetes-version 1.31
   nodecfg effective --config kubelet.yaml -- --max-pods=50 --eviction-hard='memory.available<500Mi'
+  nodecfg effective --node node-1 --changed
   nodecfg effective -o json -- $(tr '\\0' ' ' < /proc/$(pidof kubelet)/cmdline | cut -d' ' -f2-)";
 
-pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
-    let answer = answer(args, minor)?;
-    let exit = if answer.is_ok() { Exit::Done } else { Exit::InvalidRepository };
-    let document = EffectiveConfiguration::of(answer, args.changed);
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
+    let (document, kubelet) = match &args.node {
+        Some(node) => node::answer(node, &args.cluster, args.changed).await?,
+        None => {
+            let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
+            (EffectiveConfiguration::of(answer(args, minor)?, args.changed), minor.to_string())
+        }
+    };
+    let exit = if document.accepted { Exit::Done } else { Exit::InvalidRepository };
     match format {
-        Format::Text => document.text(&mut terminal.out, minor, terminal.out_line)?,
-        Format::Markdown => document.markdown(&mut terminal.out, minor)?,
+        Format::Text => document.text(&mut terminal.out, &kubelet, terminal.out_line)?,
+        Format::Markdown => document.markdown(&mut terminal.out, &kubelet)?,
         Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
     }

@@ -244,6 +244,13 @@ impl Cluster {
         self.start_run(command, repository, more).end().await
     }
 
+    /// Runs a command without a repository to its end.
+    pub async fn command(&self, arguments: &[&str]) -> Run {
+        let kubeconfig = self.kubeconfig();
+        let arguments = [arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
+        Running::start(self.home(), &arguments).end().await
+    }
+
     /// Runs `nodecfg sync`.
     pub async fn sync(&self, repository: &Repository, more: &[&str]) -> Run {
         self.run("sync", repository, more).await

@@ -67,6 +67,8 @@ mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]
+mod foretold;
+#[cfg(test)]
 mod pointer_tests;
 #[cfg(test)]
 mod properties;
