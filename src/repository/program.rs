@@ -18,8 +18,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 const MAX_ERROR: usize = 64 << 10;
 /// The shortest and longest interval between checks of a running program.
 const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(50)];
-/// How long to wait for output after the program has ended. Another process may hold its pipes.
-const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait for output after the program has ended. Another process may hold its pipes, and a busy machine delays
+/// the threads that read them: without its output, a valid signature would be refused.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Location of programs and temporary files.
 #[derive(Debug, Clone, Default)]
