@@ -11,8 +11,9 @@ use super::repository_args::RepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::atomic_file::{Readers, replace};
-use crate::render::{Consumer, NodeFile, Settings, Subject, findings, render};
+use crate::render::{Consumer, NodeFile, Settings, Subject, findings, overlay_as_file, render};
 use crate::report::findings as shown;
+use kubelet_config::finding::Finding;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::desired::PoolTarget;
 
@@ -102,12 +103,14 @@ pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> Co
             "name a pool with a configuration, or remove `local: true` from its pool.yaml",
         ));
     };
-    let subject = Subject { fleet: &desired.fleet, pool: &pool.name, rendered, kubelets: &pool.kubelets };
+    let placement = pool.placement_of_kubelets();
+    let subject = Subject { fleet: &desired.fleet, pool: &pool.name, rendered, placement, kubelets: &pool.kubelets };
     let text =
         render(&subject, consumer, &settings).map_err(|error| CommandError::usage(error.to_string(), error.help()))?;
     warn_of(found.iter(), &loaded, verbose, terminal)?;
-    let estimates = findings(&subject, consumer);
-    shown::write_each(&mut terminal.err, &loaded.snapshot, estimates.iter(), terminal.err_width)?;
+    let overlay = overlay_as_file(&subject, consumer, &settings.file);
+    let warnings: Vec<Finding> = overlay.into_iter().chain(findings(&subject, consumer)).collect();
+    shown::write_each(&mut terminal.err, &loaded.snapshot, warnings.iter(), terminal.err_width)?;
     match &args.out {
         Some(path) => write(path, &text, terminal)?,
         None => terminal.print_data(&text)?,

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use kubelet_config::Minor;
 use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::Rendered;
 
 mod cloud_init;
@@ -26,7 +27,7 @@ mod scheduling;
 #[cfg(test)]
 mod tests;
 
-pub use node_file::{DROP_IN_NAME, NodeFile};
+pub use node_file::{DROP_IN_NAME, NodeFile, overlay_as_file};
 pub use scheduling::findings;
 
 /// A format of a consumer.
@@ -73,6 +74,8 @@ pub struct Subject<'a> {
     pub pool: &'a PoolName,
     /// Its configuration.
     pub rendered: &'a Rendered,
+    /// How nodes combine it with their own configuration.
+    pub placement: Placement,
     /// Declared kubelet versions of the pool; empty if undeclared.
     pub kubelets: &'a [Minor],
 }

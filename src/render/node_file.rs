@@ -6,7 +6,9 @@
 
 use kubelet_config::Minor;
 
-use super::{RenderError, Subject};
+use super::{Consumer, RenderError, Subject};
+use kubelet_config::finding::{Finding, Place};
+use nodecfg_contract::nodeconfig::Placement;
 
 /// Name of the drop-in. The agent's own, `90-nodecfg.conf`, comes later. An agent without a ledger removes a file of its
 /// name that it did not write.
@@ -46,6 +48,31 @@ impl NodeFile {
             Self::DropIn(_) => subject.require(DROP_INS, "drop-ins need"),
         }
     }
+}
+
+/// Warns of an overlay that a kubelet would read as its whole file.
+#[must_use]
+pub fn overlay_as_file(subject: &Subject<'_>, consumer: Consumer, file: &NodeFile) -> Option<Finding> {
+    let is_whole = match consumer {
+        Consumer::File => true,
+        Consumer::CloudInit => matches!(file, NodeFile::Config(_)),
+        // These merge over what the node has.
+        Consumer::DropIn | Consumer::Nodeadm | Consumer::KubeadmPatch | Consumer::Karpenter | Consumer::ClusterApi => {
+            false
+        }
+    };
+    let message = format!(
+        "pool {} overlays the own configuration of its nodes: a kubelet that reads only this file has the default of every \
+         other field",
+        subject.pool
+    );
+    let help = match consumer {
+        Consumer::CloudInit => "pass --kubelet-config-dir, so that the kubelet merges it",
+        _ => "use --format drop-in, or write the complete configuration with placement: replace",
+    };
+    let place = Place { len: 0, ..subject.rendered.document.root.place.clone() };
+    (is_whole && subject.placement == Placement::Overlay)
+        .then(|| Finding::warning("overlay-as-file", message).at(place).help(help))
 }
 
 pub(super) fn drop_in(subject: &Subject<'_>) -> Result<String, RenderError> {

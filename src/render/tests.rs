@@ -40,7 +40,8 @@ fn of_fields(fields: &str) -> Desired {
 fn subject(desired: &Desired) -> Subject<'_> {
     let pool = desired.pools.values().next().expect("a pool");
     let PoolTarget::Config(rendered) = &pool.target else { panic!("{} is local", pool.name) };
-    Subject { fleet: &desired.fleet, pool: &pool.name, rendered, kubelets: &pool.kubelets }
+    let placement = pool.placement_of_kubelets();
+    Subject { fleet: &desired.fleet, pool: &pool.name, rendered, placement, kubelets: &pool.kubelets }
 }
 
 fn rendered(subject: &Subject<'_>, consumer: Consumer) -> String {
@@ -433,4 +434,26 @@ proptest! {
     fn carries_any_value(name in "\\PC{1,20}|[\\x00-\\x7f]{1,20}", value in any::<String>()) {
         assert_carried(&with_header(&name, &value));
     }
+}
+
+#[test]
+fn overlay_as_the_whole_file_is_a_warning() {
+    let desired = of_fields("maxPods: 60");
+    let folder = NodeFile::DropIn("/etc/kubernetes/kubelet.conf.d".to_owned());
+    let warns = |consumer, file: &NodeFile, placement| {
+        let found = overlay_as_file(&Subject { placement, ..subject(&desired) }, consumer, file);
+        found.map(|finding| finding.help.unwrap_or_default())
+    };
+    let file = NodeFile::default();
+    let of_file = warns(Consumer::File, &file, Placement::Overlay);
+    assert!(of_file.is_some_and(|help| help.starts_with("use --format drop-in")));
+    let of_cloud_init = warns(Consumer::CloudInit, &file, Placement::Overlay);
+    assert!(of_cloud_init.is_some_and(|help| help.starts_with("pass --kubelet-config-dir")));
+    assert_eq!(warns(Consumer::CloudInit, &folder, Placement::Overlay), None);
+    for merged in
+        [Consumer::DropIn, Consumer::Nodeadm, Consumer::KubeadmPatch, Consumer::Karpenter, Consumer::ClusterApi]
+    {
+        assert_eq!(warns(merged, &file, Placement::Overlay), None);
+    }
+    assert_eq!(warns(Consumer::File, &file, Placement::Replace), None);
 }
