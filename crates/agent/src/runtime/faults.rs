@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::harness::{Action, Behaviour, FinalState, RuntimeHarness, Way};
 use crate::disk::memory::Fault;
 
-/// Simulated seconds per scenario, enough to settle after a kill and a retry.
-const RUN_SECONDS: u64 = 500;
+/// Simulated seconds per scenario, enough to settle after a kill, a retry and a comparison of the disk.
+const RUN_SECONDS: u64 = 600;
 
 fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
     use Action::{Assign, Reset, Rewrite, Write};
@@ -31,9 +31,9 @@ fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
                 (0, Write("a", Good)),
                 (0, Write("b", Dies)),
                 (1, Assign("a")),
-                (60, Assign("b")),
+                (200, Assign("b")),
                 // While the kubelet still answers.
-                (63, Rewrite(2)),
+                (203, Rewrite(2)),
             ],
         ),
         ("missing", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Assign("none"))]),

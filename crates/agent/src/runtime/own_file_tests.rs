@@ -138,7 +138,8 @@ fn refuses_a_drop_in_beside_bad_ones() {
     let many =
         |disk: &MemoryDisk| (0..200).for_each(|number| disk.put(&drop_in(&format!("{number}.conf")), b"", 0o644));
     let put = |disk: &MemoryDisk, content: &[u8]| disk.put(&drop_in("20-image.conf"), content, 0o644);
-    let cases: [(&dyn Fn(&MemoryDisk), &str); 5] = [
+    type Spoil<'a> = &'a dyn Fn(&MemoryDisk);
+    let cases: [(Spoil<'_>, &str); 5] = [
         (&many, "files that the kubelet reads, and nodecfg reads at most 64"),
         (&|disk| put(disk, &[0xff]), "20-image.conf is not UTF-8 text: the kubelet does not start"),
         (
