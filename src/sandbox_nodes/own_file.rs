@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn own_file_lacks_what_a_replacing_pool_would_take_away() {
-        let document =
-            Document::parse("f.yaml", &format!("{KIND}maxPods: 150\ncpuManagerPolicy: static\n")).document.unwrap();
+        let fields = "maxPods: 150\ncpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n";
+        let document = Document::parse("f.yaml", &format!("{KIND}{fields}")).document.unwrap();
         let own = own_configuration(&document, Placement::Replace, Class::Restart, Minor(30)).unwrap().to_json();
         let fields = ["staticPodPath", "clusterDNS", "cpuManagerPolicy"].map(|field| own[field].as_str());
         assert_eq!(fields, [None, None, Some("static")]);
