@@ -214,7 +214,7 @@ async fn adopts_equal_content_under_another_name(start: ClusterSetup) {
     let history = cluster.history().await;
     let before = cluster.written().await;
     let repository = Repository::of_pool("maxPods: 110", "");
-    // As agents place a configuration that is assigned by hand.
+    // As it is assigned by hand.
     repository.pool_spec("a", "{kubelet: {placement: replace}}");
     repository.commit();
     let run = cluster.sync(&repository, &[]).await.exits(0);

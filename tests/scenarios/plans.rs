@@ -307,7 +307,7 @@ async fn edited_plan_widens_nothing(start: ClusterSetup) {
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 1}");
     repository.pool("a", "maxPods: 110");
-    // As the agents of nodes that are assigned by hand place a configuration.
+    // As it is assigned by hand.
     repository.pool_spec("a", "{kubelet: {placement: replace}}");
     repository.pool("b", "maxPods: 120");
     repository.commit();

@@ -384,7 +384,8 @@ impl Cluster {
         let text = found["data"]["kubelet"].as_str().unwrap_or_default();
         let canonical = Document::parse("kubelet", text).document.map(|document| document.canonical());
         let content = ContentHash::of(canonical.as_deref().unwrap_or(text).as_bytes());
-        let spec = json!({"configSource": source, "contentHash": content, "maxDisruption": "replace"});
+        let spec =
+            json!({"configSource": source, "contentHash": content, "placement": "replace", "maxDisruption": "replace"});
         let path = format!("{NODE_CONFIGS}/{node}");
         if self.get(&path).await.is_null() {
             let metadata = json!({"name": node});

@@ -12,12 +12,13 @@ use nodecfg_contract::nodeconfig::Placement;
 /// Permission bits of a configuration that is missing and was never kept; the same as kubeadm's.
 const USUAL_MODE: u32 = 0o644;
 
-/// Checks that the kubelet's file or a kept own configuration exists.
+/// Checks that the kubelet's file or a kept own configuration exists. What is wrong with an existing file is the answer to an
+/// assignment: an agent that stopped here could not report it.
 pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), PlacementError> {
-    if regular(disk, config)?.is_none() && regular(disk, local)?.is_none() {
-        return Err(PlacementError::NoConfig(config.to_owned()));
+    match (regular(disk, config), regular(disk, local)) {
+        (Ok(None), Ok(None)) => Err(PlacementError::NoConfig(config.to_owned())),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Removes the kept own configuration and the record, durably, if the kubelet's file is the same. Otherwise the kept file

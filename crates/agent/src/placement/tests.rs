@@ -218,7 +218,9 @@ fn reports_placement_errors() {
     insta::assert_snapshot!(open_error(&disk, &file()), @"/var/lib/kubelet/config.yaml does not exist: name the file of the kubelet's --config, or use --activation drop-in");
     insta::assert_snapshot!(open_error(&disk, &drop_in()), @"/etc/kubernetes/kubelet.conf.d is not a folder: create it and set it as the kubelet's --config-dir, or use --activation file");
     disk.put_link(Path::new(CONFIG));
-    insta::assert_snapshot!(open_error(&disk, &file()), @"/var/lib/kubelet/config.yaml is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name the file itself, or use --activation drop-in");
+    // An agent that stopped here could not report it.
+    let linked = open(&disk, &file()).unwrap();
+    assert!(matches!(linked.effective(&disk, None), Err(PlacementError::NotRegular(_))));
     disk.put_link(&Path::new(CONFIG_DIR).join(DROP_IN_NAME));
     insta::assert_snapshot!(open_error(&disk, &drop_in()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name the file itself, or use --activation drop-in");
     // A file that becomes a link later is not replaced either.

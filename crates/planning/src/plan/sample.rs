@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields, merged_over, returning_fields, worst};
+use super::disruption::{ChangedField, changed_fields, merged_over, returning_fields, without_risk, worst};
 use super::returning::leaving;
 use super::start::Start;
 use super::verdicts::known_minor;
 use super::{Action, ChangeSet, Plan};
-use kubelet_config::Minor;
-use kubelet_config::document::Document;
+use kubelet_config::document::{Document, Value};
+use kubelet_config::effective::{ConfigFile, Kubelet, effective};
+use kubelet_config::{API_VERSION, KIND, Minor};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::nodeconfig::Placement;
@@ -142,6 +143,16 @@ fn fields_of(
     let minors = [known_minor(node)].into_iter().collect();
     let merged = (placement == Placement::Overlay).then(|| merged_over(&old, new));
     let mut fields = changed_fields(Some(&old), merged.as_ref().or(Some(new)), &minors);
+    if merged.is_some() {
+        // The kubelet does not tell a default from a value. Some defaults depend on other fields: they change if the
+        // node's own configuration does not name them, which only its agent knows.
+        let named = without_defaults(&old, known_minor(node));
+        let next = changed_fields(Some(&old), Some(&merged_over(&named, new)), &minors);
+        let is_new = |field: &ChangedField| !fields.iter().any(|known| known.change.path == field.change.path);
+        let dependent: Vec<ChangedField> = next.into_iter().filter(|field| !field.no_effect && is_new(field)).collect();
+        fields.extend(dependent.into_iter().map(|field| without_risk(field.change)));
+        fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
+    }
     if let Some(assigned) = assigned.filter(|_| merged.is_some()) {
         // What the configuration no longer names returns to the node's own value, which only its agent shows.
         let left = leaving(assigned, new);
@@ -153,4 +164,22 @@ fn fields_of(
     // A kubelet returns all fields, also those that it has by default: a missing one is no change.
     fields.retain(|field| !field.no_effect || field.change.new.is_some());
     if fields.len() > MAX_FIELDS { Err(UnreadReason::Unusable) } else { Ok(fields) }
+}
+
+/// The values of a configuration that are no defaults of a version.
+fn without_defaults(configuration: &Document, minor: Option<Minor>) -> Document {
+    let mut named = configuration.clone();
+    let header = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let config = Some(ConfigFile { path: "kubelet.yaml", text: &header });
+    let defaults = minor.and_then(|minor| {
+        effective(&Kubelet { minor, config, config_dir: None, drop_in_alpha: false, flags: &[] }).ok()
+    });
+    if let (Value::Mapping(fields), Some(defaults)) = (&mut named.root.value, defaults) {
+        fields.retain(|name, entry| {
+            let default = defaults.document.root.get(name);
+            matches!(name.as_str(), "apiVersion" | "kind")
+                || !default.is_some_and(|default| default.same_content(&entry.value))
+        });
+    }
+    named
 }
