@@ -384,10 +384,10 @@ impl Cluster {
         let text = found["data"]["kubelet"].as_str().unwrap_or_default();
         let canonical = Document::parse("kubelet", text).document.map(|document| document.canonical());
         let content = ContentHash::of(canonical.as_deref().unwrap_or(text).as_bytes());
-        let spec =
-            json!({"configSource": source, "contentHash": content, "placement": "replace", "maxDisruption": "replace"});
+        let mut spec = json!({"configSource": source, "contentHash": content, "maxDisruption": "replace"});
         let path = format!("{NODE_CONFIGS}/{node}");
         if self.get(&path).await.is_null() {
+            spec["placement"] = json!("replace");
             let metadata = json!({"name": node});
             let kind =
                 json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": metadata, "spec": spec});

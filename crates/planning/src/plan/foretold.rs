@@ -29,7 +29,7 @@ const FIELDS: [(&str, &[&str]); 11] = [
     ("failSwapOn", &["true", "false"]),
     ("syncFrequency", &["1m0s", "90s"]),
     ("kubeReserved", &["{cpu: 100m}", "{cpu: 200m, memory: 1Gi}"]),
-    ("evictionHard", &["{memory.available: 200Mi}", "{memory.available: 300Mi, nodefs.available: 5%}"]),
+    ("evictionHard", &["{}", "{memory.available: 200Mi}", "{memory.available: 300Mi, nodefs.available: 5%}"]),
     ("authentication", &["{anonymous: {enabled: true}}", "{webhook: {cacheTTL: 1m0s}}"]),
     ("containerLogMaxSize", &["10Mi", "20Mi"]),
     ("nodeStatusUpdateFrequency", &["10s", "20s"]),

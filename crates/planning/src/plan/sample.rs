@@ -149,7 +149,8 @@ fn fields_of(
         let named = without_defaults(&old, known_minor(node));
         let next = changed_fields(Some(&old), Some(&merged_over(&named, new)), &minors);
         let is_new = |field: &ChangedField| !fields.iter().any(|known| known.change.path == field.change.path);
-        let dependent: Vec<ChangedField> = next.into_iter().filter(|field| !field.no_effect && is_new(field)).collect();
+        let follows = |field: &ChangedField| !field.no_effect && field.change.new.is_none() && is_new(field);
+        let dependent: Vec<ChangedField> = next.into_iter().filter(follows).collect();
         fields.extend(dependent.into_iter().map(|field| without_risk(field.change)));
         fields.sort_by(|a, b| a.change.path.cmp(&b.change.path));
     }
