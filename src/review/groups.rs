@@ -77,7 +77,8 @@ struct Change<'a> {
     settings: &'a [Setting],
     fields: Vec<Changes>,
     files: BTreeSet<FileChange>,
-    risk: (Option<Class>, &'a [StateFile], bool, Option<(Class, &'a [LostField])>),
+    risk: (Option<Class>, &'a [StateFile], bool),
+    refused: Option<(Class, &'a [LostField])>,
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
     /// Why the pools are held, and the pools that they wait for.
@@ -95,7 +96,8 @@ impl<'a> Change<'a> {
             settings: &pool.settings,
             fields: changes(pool, true),
             files: files(pool),
-            risk: (pool.risk.worst, &pool.risk.state_files, pool.risk.unknown, refused),
+            risk: (pool.risk.worst, &pool.risk.state_files, pool.risk.unknown),
+            refused,
             local: pool.config_map.after.is_none(),
             rollout: rollout.map(|rollout| {
                 (discriminant(&rollout.start), rollout.paused, rollout.pause.as_ref(), rollout.despite_pause)
