@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
+use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::{Desired, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
+use nodecfg_sandbox::nodes::{KUBEADM_FILE, NodeSpec, numbered, own_labels};
 
 mod own_file;
 

@@ -233,8 +233,8 @@ mod tests {
 
     use super::*;
     use kubelet_config::finding::{Severity, Strictness};
+    use nodecfg_contract::Placement;
     use nodecfg_contract::names::NodeName;
-    use nodecfg_contract::nodeconfig::Placement;
     use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build};
     use nodecfg_planning::snapshot::Snapshot;
 

@@ -17,9 +17,9 @@ use kubelet_config::label::check_label_key;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_cluster::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
+use nodecfg_contract::Placement;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 

@@ -13,8 +13,8 @@
 use std::fmt::Write as _;
 
 use kubelet_config::Minor;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_planning::desired::Rendered;
 
 mod cloud_init;

@@ -8,7 +8,7 @@ use kubelet_config::Minor;
 
 use super::{Consumer, RenderError, Subject};
 use kubelet_config::finding::{Finding, Place};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Name of the drop-in. The agent's own, `90-nodecfg.conf`, comes later. An agent without a ledger removes a file of its
 /// name that it did not write.

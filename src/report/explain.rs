@@ -98,12 +98,9 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             ),
         }),
         Why::AgentOutdated => Some(Explanation {
-            meaning: "the agent does not know how to combine the configuration with the node's own (spec.placement), and \
-                      would do what it did before",
+            meaning: "the agent is too old to know spec.placement, and would do what it did before",
             causes: &["the agent is older than this nodecfg"],
-            look_at: format!(
-                "the version of the agent: status.agent.version of `kubectl get nodeconfig {node} -o yaml`"
-            ),
+            look_at: format!("status.agent.version of `kubectl get nodeconfig {node} -o yaml`"),
         }),
         Why::Unreadable(_) => Some(unreadable(node)),
         Why::OverReserved(_) => Some(Explanation {
@@ -343,10 +340,7 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
         },
         Waiting::OtherPlacement { .. } => Explanation {
             meaning: "the node runs the content of the repository, but combines it with its own configuration in another way",
-            causes: &[
-                "the agent has not carried out the change of the placement yet",
-                "the agent is too old to know placements",
-            ],
+            causes: &["the agent has not carried out the change yet", "the agent is too old to know placements"],
             look_at: format!("spec.placement and status of `kubectl get nodeconfig {node} -o yaml`"),
         },
         Waiting::Unreadable(_) => unreadable(node),

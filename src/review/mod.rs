@@ -14,13 +14,10 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::{
-    self, ChangedField, Disruption, DoubtfulSelection, LostField, OmittedField, PlanId, Sample, Unpooled, Why,
-};
+use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
 
@@ -29,6 +26,7 @@ mod drains;
 mod files;
 mod groups;
 mod planned;
+mod refusal;
 mod setting_changes;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,6 +35,7 @@ pub use compare::{Base, Head, compare};
 pub use drains::{DrainedPods, PlannedDrain, UnreadPods};
 pub use groups::{Group, groups};
 pub use planned::{PlannedPointer, moves, of_plan};
+pub use refusal::Refusal;
 
 /// A change under review.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -188,34 +187,6 @@ pub struct PoolRisk {
     /// 1.35, of unknown version, or with the gate `ChangeContainerStatusOnKubeletRestart`. Unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unready_nodes: Option<usize>,
-}
-
-/// Why a sync refuses the changes of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Refusal {
-    /// The worst risk that the pool allows (`spec.rollout.allowDisruption`).
-    pub allowed: Class,
-    /// Omitted fields whose loss harms the nodes and is not accepted (`spec.kubelet.acceptRemoved`), by path.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<LostField>,
-    /// Refused fields that the new configuration omits, by path. Naming them keeps what the nodes run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub omitted: Vec<OmittedField>,
-    /// How to fix the refusal.
-    pub help: String,
-}
-
-impl Refusal {
-    /// The refusal of a pool with this policy. `None` if a sync carries the changes out.
-    fn of(pool: &PoolName, disruption: &Disruption, policy: &RolloutPolicy) -> Option<Self> {
-        let Disruption { worst, omitted, lost, state_files, .. } = disruption;
-        let class = worst.filter(|_| disruption.refused).map(|worst| plan::fix(pool, worst, state_files, omitted));
-        let loss = (!lost.is_empty()).then(|| plan::loss_fix(pool, lost));
-        let fixes: Vec<String> = class.into_iter().chain(loss).collect();
-        let (allowed, omitted, lost) = (policy.allow_disruption, omitted.clone(), lost.clone());
-        (!fixes.is_empty()).then(|| Self { allowed, omitted, lost, help: fixes.join("; and ") })
-    }
 }
 
 /// The ConfigMap names of a pool. A name contains a hash of the content, so it changes with the content.

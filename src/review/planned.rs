@@ -11,8 +11,8 @@ use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
     PoolRisk, Refusal, Review, Rollout, Side, setting_changes,
 };
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;

@@ -9,7 +9,7 @@ use super::*;
 use kubelet_config::finding::Strictness;
 use nodecfg_planning::desired::{Checks, Desired, build, draft};
 use nodecfg_planning::plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
-use nodecfg_planning::plan::make;
+use nodecfg_planning::plan::{OmittedField, make};
 use nodecfg_planning::snapshot::Snapshot;
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

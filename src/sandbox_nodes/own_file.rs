@@ -7,10 +7,11 @@ use kubelet_config::document::Document;
 use kubelet_config::effective::overlaid;
 use kubelet_config::risk::Class;
 use kubelet_config::verdict::assess;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_planning::desired::Rendered;
 use nodecfg_planning::plan::changed_fields;
-use nodecfg_sandbox::nodes::KUBEADM_FILE;
+
+use super::KUBEADM_FILE;
 
 /// Own file of the nodes of a pool that allows `allowed`: that of kubeadm, with the pool's value of each top-level field
 /// that a first assignment could not change without a drain, or would take away to the nodes' harm.

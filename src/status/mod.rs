@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::hold::Hold;

@@ -10,7 +10,8 @@ use crate::host::problem::{HealthzError, RestartProblems};
 use crate::joining::{JoinAnswer, JoinRequest};
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::StartupError;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, Placement};
+use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// An input of the state machine.

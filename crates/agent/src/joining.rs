@@ -3,7 +3,8 @@
 //! the configuration is in place. `machine/join.rs` decides.
 
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::{NodeConfig, Placement};
+use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 /// Request of a node that joins.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::NodeHealth;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// The agent's persistent state. The runtime saves it before it carries out effects that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

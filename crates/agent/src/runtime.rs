@@ -26,7 +26,7 @@ use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::Class;
 use kubelet_config::startup_error::{LastError, StartupError};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Timeouts and intervals of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

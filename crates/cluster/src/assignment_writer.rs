@@ -277,7 +277,7 @@ fn owner_reference(name: &NodeName, uid: &str) -> Value {
 mod tests {
     use super::*;
     use nodecfg_contract::ContentHash;
-    use nodecfg_contract::nodeconfig::Placement;
+    use nodecfg_contract::Placement;
 
     fn change(from: Option<&str>, to: Option<&str>) -> Assignment {
         let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");

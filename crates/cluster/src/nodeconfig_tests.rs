@@ -17,8 +17,9 @@ use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::{self, Placement};
+use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{Drain, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
@@ -193,29 +194,6 @@ async fn first_assignment_creates_the_node_config() {
     let error = writer.assign(&name("n2"), &back).await.expect_err("missing");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
-}
-
-/// Without the hash, the agent would take any content. Without the placement, it would do what it did before.
-#[tokio::test]
-async fn detects_a_definition_that_drops_the_content_hash_or_the_placement() {
-    for field in ["contentHash", "placement"] {
-        let api = api(ServerProfile::V1_36, &["n1"]);
-        let mut outdated = nodeconfig::definition();
-        let properties = &mut outdated["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-        assert!(properties["properties"].as_object_mut().expect("fields").remove(field).is_some());
-        create(&api, "apiextensions.k8s.io", "customresourcedefinitions", outdated);
-        let reader = reader(&api).with_binding(None).await.expect("bound");
-        let (writer, _held) = writer(&reader).await;
-        // Created, then patched.
-        for from in [None, Some("a")] {
-            let change = assign(&uid_of(&api, "n1"), from, Some("a"));
-            let placement = Some(Placement::Overlay);
-            let from_placement = placement.filter(|_| from.is_some() && field != "placement");
-            let change = Assignment { from_placement, to_placement: placement, ..change };
-            let error = writer.assign(&name("n1"), &change).await;
-            assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{field}: {error:?}");
-        }
-    }
 }
 
 /// The NodeConfig that planning saw is gone: nothing is known of the node's state.

@@ -14,8 +14,8 @@ use super::writer::{ConfigMapSpec, Created, NodeNotice};
 use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 

@@ -12,8 +12,8 @@ use super::items::ItemSplitter;
 use super::transport::{Decode, LARGEST_OBJECT, MOST_OBJECTS, within};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, CreationTime, DrainMark, ExtendedResources,

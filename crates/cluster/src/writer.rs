@@ -21,8 +21,8 @@ use super::transport::{Call, Decode, Whole};
 use super::wire::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::KUBELET_KEY;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, MANAGED_BY_LABEL,
     MANAGER, PATH_ANNOTATION, PLACEMENT_ANNOTATION,

@@ -2,7 +2,7 @@
 
 use super::*;
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::{Assignment, ConfigSource};
 
 fn spec() -> ConfigMapSpec {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ContentHash;
-use crate::nodeconfig::Placement;
+use crate::Placement;
 use kubelet_config::risk::Class;
 
 /// Key of the KubeletConfiguration in nodecfg's ConfigMaps.

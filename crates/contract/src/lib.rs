@@ -10,6 +10,7 @@
 //! - [`observed`]: observed state of a cluster.
 //! - [`installation`]: names and defaults of an installation.
 //! - [`json_document`]: header of JSON documents.
+//! - [`Placement`]: how a configuration and the own one of a node are combined.
 //! - [`pool_pointer`]: ConfigMap with the configuration of new nodes.
 //! - [`printable`]: sanitizing of external texts for display.
 //!
@@ -25,8 +26,10 @@ pub mod names;
 pub mod natural_order;
 pub mod nodeconfig;
 pub mod observed;
+mod placement;
 pub mod pool_pointer;
 pub mod printable;
 
 pub use config_source::*;
 pub use content_hash::{ContentHash, digest};
+pub use placement::Placement;

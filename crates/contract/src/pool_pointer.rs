@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::Placement;
 use crate::names::{FleetName, PoolName};
-use crate::nodeconfig::Placement;
 use crate::observed::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap};
 use crate::{ContentHash, KUBELET_KEY};
 

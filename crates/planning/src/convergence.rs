@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{ExtendedResources, Node, NodeContent, NodeSupport, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, error_text};
 

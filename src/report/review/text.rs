@@ -13,7 +13,7 @@ use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 
 /// Maximum number of listed fields of a configuration without a known predecessor.

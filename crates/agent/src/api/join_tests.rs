@@ -10,8 +10,9 @@ use kubelet_config::risk::Class;
 use nodecfg_cluster::fake::{Reply, replying, status};
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::{Placement, definition};
+use nodecfg_contract::nodeconfig::definition;
 use nodecfg_contract::pool_pointer::PointedConfig;
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 

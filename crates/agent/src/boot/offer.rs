@@ -16,8 +16,8 @@ use crate::disk::durable;
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Decode, Limits, Transport};
 use nodecfg_cluster::{ClusterError, Operation, Resource, Verb, WireConfigMap};
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 

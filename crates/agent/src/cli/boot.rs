@@ -14,9 +14,9 @@ use crate::placement::Activation;
 use crate::runtime::Paths;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 
 /// Put the configuration of a pool in place before the kubelet starts for the first time.
 ///

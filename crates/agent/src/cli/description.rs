@@ -8,8 +8,8 @@ use crate::ledger::{AgentState, Phase};
 use crate::store::{CheckpointFolder, Description};
 use anstyle::{AnsiColor, Style};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::Placement;
 use nodecfg_contract::json_document::Kind;
-use nodecfg_contract::nodeconfig::Placement;
 
 /// State that the agent has on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

@@ -17,7 +17,8 @@ use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConf
 use crate::ledger::Phase;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::{NodeConfig, Placement};
+use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::NodeConfig;
 
 /// Progress of joining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

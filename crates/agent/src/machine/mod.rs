@@ -26,7 +26,8 @@ use super::ledger::{Configuration, Ledger, Phase};
 use super::settings::Settings;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, Placement};
+use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 mod activation;
 mod backoff;

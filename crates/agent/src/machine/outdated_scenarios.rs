@@ -5,7 +5,7 @@ use super::sim_harness::{at, node_config, source};
 use super::{MachineState, step};
 use crate::events::{ConfigCheck, Download, Effect, Event, Fetched};
 use crate::ledger::Phase;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Time of the next step, long after any delay of a retry.
 const LATER: f64 = 10_000.0;

@@ -6,7 +6,7 @@ use super::sim_inputs::Behaviour;
 use super::sim_join::SimJoin;
 use crate::events::ConfigCheck;
 use crate::ledger::{AgentState, Ledger, Phase};
-use nodecfg_contract::nodeconfig::Placement::{self, Overlay, Replace};
+use nodecfg_contract::Placement::{self, Overlay, Replace};
 
 impl SimHarness {
     fn assign_placed(&mut self, name: &str, placement: Placement) {

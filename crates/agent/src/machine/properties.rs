@@ -19,7 +19,7 @@ use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};
 use crate::settings::Settings;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -7,7 +7,7 @@ use super::{Content, LOCAL, MAX_FILE, PlacementError, regular, text};
 use crate::content;
 use crate::disk::Disk;
 use crate::disk::durable::{self, DiskError};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Permission bits of a configuration that is missing and was never kept; the same as kubeadm's.
 const USUAL_MODE: u32 = 0o644;

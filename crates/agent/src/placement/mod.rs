@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::content;
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 mod drop_in;
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::disk::Disk;
 use crate::events::{ConfigCheck, DiskCheck};
 use crate::ledger::{AgentState, Phase};
 use crate::placement::PlacementError;
-use nodecfg_contract::nodeconfig::{EffectiveStatus, Placement};
+use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::EffectiveStatus;
 
 impl<D: Disk> AgentRuntime<D> {
     /// Compares the ledger with the disk.

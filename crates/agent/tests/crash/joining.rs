@@ -3,7 +3,7 @@
 
 use crate::random_scenario::CrashInjector;
 use crate::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Configurations with their placements, and whether the kubelet accepts them and is healthy on them.
 const CONTENTS: [(&str, Option<Placement>, bool); 4] = [

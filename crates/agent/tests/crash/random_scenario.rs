@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 use crate::contents::{self, NAMES};
 use crate::simulated_node::{CrashKind, CrashPoint, NAMESPACE, SimulatedNode};

@@ -18,13 +18,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::observed::UnreadableField;
-use crate::{ConfigSource, ConfigStatus};
+use crate::{ConfigSource, ConfigStatus, Placement};
 use kubelet_config::risk::Class;
 
-mod placement;
 mod schema;
-
-pub use placement::Placement;
 
 /// Condition: the agent accepted the spec.
 pub const SYNCED: &str = "Synced";

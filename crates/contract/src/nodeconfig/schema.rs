@@ -5,7 +5,8 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{EffectiveStatus, OwnValue, Placement};
+use super::{EffectiveStatus, OwnValue};
+use crate::Placement;
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;

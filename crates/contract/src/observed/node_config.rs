@@ -109,7 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::nodeconfig::Placement;
+    use crate::Placement;
 
     fn condition(kind: &str, since: &str) -> serde_json::Value {
         json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": since})

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{Age, MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
 

@@ -18,8 +18,8 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Place;
 use kubelet_config::removals;
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NamespaceName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 
 /// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";

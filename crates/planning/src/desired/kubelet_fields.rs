@@ -8,7 +8,7 @@ use super::read::texts;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::removals;
 use kubelet_config::spelling::nearest;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
 const MAX_PATCHES: usize = 50;

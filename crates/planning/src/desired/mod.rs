@@ -14,9 +14,9 @@ use kubelet_config::document::Document;
 use kubelet_config::duration;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 mod build;

@@ -15,7 +15,7 @@ use kubelet_config::minor::NEWEST_RELEASED;
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::verdict::{Refusal, Stage, Verdict};
 use kubelet_config::{API_VERSION, KIND, Minor};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// How the nodes of a pool place its configuration.
 #[derive(Debug, Clone, Copy)]

@@ -15,8 +15,8 @@ use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 

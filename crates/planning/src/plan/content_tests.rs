@@ -8,7 +8,7 @@ use crate::convergence::{Convergence, ConvergenceFailure};
 use crate::desired::{Desired, Pool, PoolTarget};
 use crate::plan::{is_available, present_state};
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, Observed};
 use nodecfg_contract::{Assignment, error_text};
 

@@ -6,8 +6,8 @@ use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
 use crate::desired::{Pool, RolloutPolicy};
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
 

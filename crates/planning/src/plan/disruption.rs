@@ -26,7 +26,7 @@ use kubelet_config::removals::{self, Removal};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{Node, OwnValues};
 
 /// Changed fields of the nodes that leave one configuration.

@@ -15,8 +15,8 @@ use crate::desired::{Pool, PoolTarget, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{Drain, Node, Observed, OwnValues};
 
 /// Decides which nodes of a pool are drained. Compares each configuration once, because thousands of nodes share a few.

@@ -15,9 +15,9 @@ use crate::schedule::Exclusion;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeContent, NodeSupport,

@@ -15,7 +15,7 @@ use kubelet_config::document::{Document, Node as Value, path_of};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, effective, overlaid};
 use kubelet_config::minor::NEWEST_RELEASED;
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{
     KubeletVersion, Node, NodeConfigList, NodeContent, Observed, OwnValues, Readiness, RunningConfig,
 };

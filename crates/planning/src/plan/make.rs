@@ -22,8 +22,8 @@ use crate::convergence::Target;
 use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Options of a plan.

@@ -21,8 +21,8 @@ use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservation;
 use kubelet_config::finding::Finding;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{KubeletVersion, Maintainer, Node, Pause, UnreadableField};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 

@@ -11,8 +11,8 @@ use super::membership::membership;
 use super::pointers::required_pointer;
 use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Keys of the ConfigMaps whose content planning needs.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config_maps::ConfigMapIndex;
 use super::start::Start;
 use kubelet_config::document::{Document, Entry, Mapping, Node, Value, changes, path_of};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{self, OwnValues};
 
 /// Maximum number of different own values with which nodes leave one configuration. Further ones count as unknown: a plan does

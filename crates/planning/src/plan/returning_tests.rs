@@ -7,7 +7,7 @@ use super::disruption_tests::{cluster, config, planned, runs, wants};
 use super::fixtures::replacing;
 use crate::desired::Desired;
 use kubelet_config::risk::Class;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{KubeletVersion, Node, NodeConfigList, NodeContent, Observed, OwnValues};
 
 /// A node of version 1.36 that overlays these fields, whose own configuration has these values as JSON.

@@ -12,7 +12,7 @@ use super::{Sample, Scope, check, nodes_to_sample};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigStatus;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{
     ConfigMapKey, KubeletVersion, Node, NodeConfigList, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::decide::refuses;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::Node;
 use nodecfg_contract::{Assignment, ConfigSource};
 

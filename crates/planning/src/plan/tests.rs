@@ -13,8 +13,8 @@ use super::{
 };
 use crate::desired::{Desired, PoolTarget, RolloutPolicy};
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
 };

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, Placement};
+use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 use super::{NAMESPACE, SimulatedNode, after, kubelet_version, paths};

@@ -7,7 +7,7 @@ use crate::convergence::Target;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 
 /// A configuration with its placement.
 type Placed<'a> = (&'a ConfigSource, Option<Placement>);

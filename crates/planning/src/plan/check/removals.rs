@@ -12,7 +12,7 @@ use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::removals;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{ConfigMapKey, Node};
 
 impl Checker<'_> {

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::{ClusterIdentity, SavedAssignment, SavedOptions, SavedPlan, SavedPool};
 use crate::plan::{Plan, Why};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Observed;
 
 /// Kind of a difference, in the order of reports: the most general first.

@@ -17,8 +17,8 @@ use crate::desired::RolloutPolicy;
 use kubelet_config::duration;
 use kubelet_config::finding::Strictness;
 use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::Placement;
 use nodecfg_contract::observed::Pause;
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::desired::Pool;
 use crate::plan::fixtures::{fetched, replacing};
-use nodecfg_contract::nodeconfig::Placement;
+use nodecfg_contract::Placement;
 use nodecfg_contract::observed::{NodeConfigList, NodeContent};
 
 const OVERLAY: Option<Placement> = Some(Placement::Overlay);
