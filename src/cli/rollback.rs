@@ -25,7 +25,7 @@ use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NamespaceName, PoolName};
-use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, PLACEMENT_ANNOTATION, Pause};
+use nodecfg_contract::observed::{AllowedDisruption, ConfigMapKey, Node, Observed, Pause};
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
 use nodecfg_planning::plan::{Options, Scope};
 
@@ -113,7 +113,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if !head.unread.is_empty() {
         args.restrict_nodes(&mut target.loaded, &head, &list(&reader, Some(namespace.as_str())).await?, terminal)?;
     }
-    args.place(&mut target.loaded, &reader, &namespace).await?;
+    let now = head.desired.pools.get(&args.pool).and_then(|pool| pool.placement);
+    args.place(&mut target.loaded, now, &reader, &namespace).await?;
     let RollbackTarget { loaded, unchanged } = target;
     let ignored_windows = args.reason.clone().filter(|_| args.rollout_args.ignore_windows);
     let header = RunHeader { ignored_windows, ..run::header(&loaded, &namespace, reader.server()) };
@@ -318,7 +319,7 @@ impl Args {
             Some(pool) => {
                 // The target of an invalid HEAD is unknown.
                 unchanged = !head.invalid && is_same(&pool.target, &then.target);
-                Pool { target: then.target, placement: then.placement.or(pool.placement), ..pool }
+                Pool { target: then.target, placement: then.placement, ..pool }
             }
             None => {
                 writeln!(
@@ -340,27 +341,26 @@ impl Args {
         Ok(RollbackTarget { loaded: Loaded { desired, snapshot: earlier, findings: Vec::new(), arguments }, unchanged })
     }
 
-    /// Sets how nodes combine the configuration with their own: as the ConfigMap records it, or else as nodes report that run
-    /// it, or else as the repository says.
+    /// Sets how nodes combine a configuration with their own whose revision does not say it: as nodes report that run it, or
+    /// else as its ConfigMap records it, which another client can change, or else as the repository says now.
     async fn place(
         &self,
         back: &mut Loaded,
+        now: Option<Placement>,
         reader: &ClusterReader,
         namespace: &NamespaceName,
     ) -> Result<(), CommandError> {
         let Some(pool) = back.desired.pools.get_mut(&self.pool) else { return Ok(()) };
         let PoolTarget::Config(rendered) = &pool.target else { return Ok(()) };
-        let map = reader.config_map(namespace.as_str(), &rendered.config_map).await?;
-        let recorded = map.as_ref().and_then(|map| map.annotations.get(PLACEMENT_ANNOTATION));
-        let mut found = recorded.and_then(|text| Placement::parse(text));
-        if found.is_none() && map.is_some() {
-            let source = rendered.source(namespace);
-            let observed = list(reader, Some(namespace.as_str())).await?;
-            let runs = |node: &&Node| node.status.active.as_ref().is_some_and(|active| active.names_same(&source));
-            let reported = observed.nodes.values().filter(runs).filter_map(|node| node.content?.active_placement);
-            found = reported.min();
+        if pool.placement.is_some() {
+            return Ok(());
         }
-        pool.placement = found.or(pool.placement);
+        let source = rendered.source(namespace);
+        let observed = list(reader, Some(namespace.as_str())).await?;
+        let runs = |node: &&Node| node.status.active.as_ref().is_some_and(|active| active.names_same(&source));
+        let reported = observed.nodes.values().filter(runs).filter_map(|node| node.content?.active_placement);
+        let recorded = ConfigMapKey::of(&source).and_then(|key| observed.config_maps.get(&key)?.placement);
+        pool.placement = reported.min().or(recorded).or(now);
         Ok(())
     }
 

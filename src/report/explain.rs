@@ -99,7 +99,7 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
         }),
         Why::AgentOutdated => Some(Explanation {
             meaning: "the agent is too old to know spec.placement, and would do what it did before",
-            causes: &["the agent is older than this nodecfg"],
+            causes: &["the agent or the definition of NodeConfigs is older than this nodecfg: run `nodecfg install`"],
             look_at: format!("status.agent.version of `kubectl get nodeconfig {node} -o yaml`"),
         }),
         Why::Unreadable(_) => Some(unreadable(node)),

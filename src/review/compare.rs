@@ -112,14 +112,18 @@ fn pool(
         PoolChange::FromLocal => Origin::Local,
         _ => Origin::Base,
     };
-    let own = new.or(old).and_then(Pool::beneath);
+    let own = new.or(old).and_then(|pool| Some(&*pool.own.as_ref()?.document));
     let content = |pool: Option<&Pool>| {
         let pool = pool?;
         let document = &rendered(pool)?.document;
-        let document = own.map_or_else(|| document.clone(), |own| overlaid(Some(own), document));
-        Some((document, pool.placement_of_kubelets()))
+        let placement = pool.placement_of_kubelets();
+        let document = match (placement, own) {
+            (Placement::Overlay, Some(own)) => overlaid(Some(own), document),
+            _ => document.clone(),
+        };
+        Some((document, placement))
     };
-    let changes = change_set(from, change, content(old).as_ref(), content(new).as_ref(), &minors(new));
+    let changes = change_set(from, change, (content(old).as_ref(), content(new).as_ref()), own.is_some(), &minors(new));
     let risk = risk(name, &changes, new);
     let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();
     Some(PoolReview {
@@ -159,8 +163,8 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
 fn change_set(
     from: Origin,
     change: PoolChange,
-    old: Option<&(Document, Placement)>,
-    new: Option<&(Document, Placement)>,
+    (old, new): (Option<&(Document, Placement)>, Option<&(Document, Placement)>),
+    is_own_known: bool,
     minors: &BTreeSet<Option<Minor>>,
 ) -> Vec<Changes> {
     let same =
@@ -169,6 +173,8 @@ fn change_set(
         return Vec::new();
     }
     let fields = match (old, new) {
+        // Laid over the nodes' own configuration, an overlay is the whole.
+        (Some((old, _)), Some((new, _))) if is_own_known => changed_fields(Some(old), Some(new), minors),
         (Some((old, was)), Some((new, becomes))) => placed_fields((old, Some(*was)), (new, *becomes), minors),
         _ => changed_fields(old.map(|(old, _)| old), new.map(|(new, _)| new), minors),
     };

@@ -102,6 +102,16 @@ fn overlay_is_compared_over_the_own_configuration() {
         assert_eq!(fields(&spec), alone);
     }
     assert_eq!(fields("{priority: 1}"), alone);
+    // A placement that becomes replace takes away what the own configuration has.
+    let spec = |placement: &str| format!("{{kubelet: {{{own}, placement: {placement}}}}}");
+    let (overlay, replace) = (of(&spec("overlay"), "maxPods: 60"), of(&spec("replace"), "maxPods: 60"));
+    let changed = |from: &Files, to: &Files| {
+        let review = review(from, to);
+        let changes = pool_named(&review, "a").changes.iter().flat_map(|set| &set.fields);
+        changes.map(|field| field.change.path.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&overlay, &replace), ["registryPullQPS"]);
+    assert_eq!(changed(&replace, &overlay), ["registryPullQPS"]);
 }
 
 #[test]

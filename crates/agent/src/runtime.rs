@@ -318,7 +318,7 @@ impl<D: Disk> AgentRuntime<D> {
                 Err(reason) => ControlFlow::Break(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
             Effect::Report(mut status) => {
-                status.effective = self.effective_status();
+                status.effective = self.effective_status(&status);
                 ControlFlow::Continue(Effect::Report(status))
             }
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no

@@ -9,7 +9,7 @@ use crate::events::{ConfigCheck, DiskCheck};
 use crate::ledger::{AgentState, Phase};
 use crate::placement::PlacementError;
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::EffectiveStatus;
+use nodecfg_contract::nodeconfig::{EffectiveStatus, NodeConfigStatus};
 
 impl<D: Disk> AgentRuntime<D> {
     /// Compares the ledger with the disk.
@@ -64,10 +64,12 @@ impl<D: Disk> AgentRuntime<D> {
         now.is_ok_and(|now| now.as_ref() != Some(passed))
     }
 
-    /// What the node's own configuration is to the active overlay. `None` for other configurations, and if unknown.
-    pub(super) fn effective_status(&self) -> Option<EffectiveStatus> {
+    /// What the node's own configuration is to the overlay that a status reports as active. `None` for other configurations, and
+    /// if unknown. The kubelet may already start with the next one.
+    pub(super) fn effective_status(&self, status: &NodeConfigStatus) -> Option<EffectiveStatus> {
+        let reported = status.config.as_ref().and_then(|config| config.active.as_ref());
         let active = self.loaded(self.state.ledger.active()).ok()??;
-        if active.placement != Placement::Overlay {
+        if active.placement != Placement::Overlay || reported != self.state.ledger.agent_state.active.as_ref() {
             return None;
         }
         content::beneath(&self.placer.underneath(&self.disk, active.placement).ok()?, &active.text)

@@ -93,6 +93,16 @@ fn different_own_values_are_different_changes_up_to_a_limit() {
     assert_eq!(sets[0], (12, vec!["registryPullQPS - unknown".to_owned()]), "nodes beyond the limit");
 }
 
+/// A pool has machines of several sizes: the field returns to another value on each.
+#[test]
+fn different_own_values_need_different_drains() {
+    let old = "maxPods: 150\nregistryPullQPS: 7";
+    let nodes = [("n1", "110"), ("n2", "250")].map(|(name, own)| overlays(name, old, &[("maxPods", own)], true));
+    let plan = planned(&wants("registryPullQPS: 7", Class::Drain), &overlaid(nodes, &[old]));
+    let drained: Vec<&str> = plan.pools[0].steps().filter(|step| step.drain).map(|step| step.node.as_str()).collect();
+    assert_eq!(drained, ["n1"], "fewer pods need a drain, and more do not");
+}
+
 /// Own values are those beneath the active overlay. Another assignment may cover other fields.
 #[test]
 fn assignment_that_is_not_active_has_no_own_values() {

@@ -1,7 +1,7 @@
 //! What the changes of a pool mean for its nodes, decided once for each configuration that they have.
 
-use super::super::PoolPlan;
 use super::super::disruption::ChangedField;
+use super::super::{ChangeSet, PoolPlan};
 use super::drains_nodes;
 use crate::convergence::Target;
 use kubelet_config::effective::ValueChange;
@@ -38,10 +38,16 @@ fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<Placed<'_>> {
     let needs = |pair: &ValueChange, path: &str| {
         risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
     };
-    let sets = pool.changes.iter().filter(|set| !set.is_sampled()).filter(|set| {
+    let known: Vec<&ChangeSet> = pool.changes.iter().filter(|set| !set.is_sampled()).collect();
+    let any_needs = |set: &&ChangeSet| {
         set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
-    });
-    sets.filter_map(|set| Some((set.from.as_ref()?, set.placement))).collect()
+    };
+    // Nodes with different own values leave one overlay by different changes.
+    let all_need = |set: &&&ChangeSet| {
+        let is_same = |other: &&&ChangeSet| (&other.from, other.placement) == (&set.from, set.placement);
+        known.iter().filter(is_same).all(any_needs)
+    };
+    known.iter().filter(all_need).filter_map(|set| Some((set.from.as_ref()?, set.placement))).collect()
 }
 
 /// See [`PoolChanges::reverted`].
