@@ -158,12 +158,15 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
     }
 }
 
+/// A configuration and how nodes combine it with their own.
+type Placed = (Document, Placement);
+
 /// The changed fields. Empty if the configuration does not change, for a removed pool, because its nodes keep their
 /// configuration, and for a new pool with the local configuration.
 fn change_set(
     from: Origin,
     change: PoolChange,
-    (old, new): (Option<&(Document, Placement)>, Option<&(Document, Placement)>),
+    (old, new): (Option<&Placed>, Option<&Placed>),
     is_own_known: bool,
     minors: &BTreeSet<Option<Minor>>,
 ) -> Vec<Changes> {
