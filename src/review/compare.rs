@@ -12,7 +12,7 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
+use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, loss_warnings, placed_fields};
 use nodecfg_planning::snapshot::Snapshot;
 
@@ -87,9 +87,10 @@ fn pool(
     old: Option<&Pool>,
     new: Option<&Pool>,
 ) -> Option<PoolReview> {
-    let (was, becomes) = (old.and_then(rendered), new.and_then(rendered));
+    let (was, becomes) = [old, new].map(|pool| pool?.target.rendered()).into();
     let settings = setting_changes::changes(old, new);
-    let placement = |pool: Option<&Pool>| pool.filter(|pool| rendered(pool).is_some()).map(Pool::placement_of_kubelets);
+    let placement =
+        |pool: Option<&Pool>| pool.filter(|pool| pool.target.rendered().is_some()).map(Pool::placement_of_kubelets);
     let change = match (old, new) {
         (None, None) => return None,
         (Some(_), None) => PoolChange::Removed,
@@ -115,7 +116,7 @@ fn pool(
     let own = new.or(old).and_then(|pool| Some(&*pool.own.as_ref()?.document));
     let content = |pool: Option<&Pool>| {
         let pool = pool?;
-        let document = &rendered(pool)?.document;
+        let document = &pool.target.rendered()?.document;
         let placement = pool.placement_of_kubelets();
         let document = match (placement, own) {
             (Placement::Overlay, Some(own)) => overlaid(Some(own), document),
@@ -149,13 +150,6 @@ fn minors(pool: Option<&Pool>) -> BTreeSet<Option<Minor>> {
     let declared = pool.map(|pool| pool.kubelets.as_slice()).unwrap_or_default();
     let minors = if declared.is_empty() { &[NEWEST_RELEASED] } else { declared };
     minors.iter().copied().map(Some).collect()
-}
-
-fn rendered(pool: &Pool) -> Option<&Rendered> {
-    match &pool.target {
-        PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(rendered),
-    }
 }
 
 /// A configuration and how nodes combine it with their own.

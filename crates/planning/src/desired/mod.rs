@@ -87,10 +87,7 @@ impl Desired {
     /// Names of the pools' ConfigMaps.
     #[must_use]
     pub fn config_maps(&self) -> BTreeSet<String> {
-        let name = |pool: &Pool| match &pool.target {
-            PoolTarget::Config(rendered) => Some(rendered.config_map.clone()),
-            PoolTarget::Local => None,
-        };
+        let name = |pool: &Pool| Some(pool.target.rendered()?.config_map.clone());
         self.pools.values().filter_map(name).collect()
     }
 }
@@ -149,6 +146,17 @@ pub enum PoolTarget {
     Local,
     /// A rendered configuration.
     Config(Box<Rendered>),
+}
+
+impl PoolTarget {
+    /// The rendered configuration, if it is one.
+    #[must_use]
+    pub fn rendered(&self) -> Option<&Rendered> {
+        match self {
+            Self::Local => None,
+            Self::Config(rendered) => Some(rendered),
+        }
+    }
 }
 
 /// A complete KubeletConfiguration, rendered from base, own file and patches.

@@ -62,13 +62,6 @@ impl Pool {
         let minors = if self.kubelets.is_empty() { &newest[..] } else { &self.kubelets };
         if minors.iter().all(|minor| placed.overlays(*minor)) { Placement::Overlay } else { Placement::Replace }
     }
-
-    /// The own configuration of the nodes, if all of them merge the configuration of the pool over it.
-    #[must_use]
-    pub fn beneath(&self) -> Option<&Document> {
-        let own = &*self.own.as_ref()?.document;
-        (self.placement_of_kubelets() == Placement::Overlay).then_some(own)
-    }
 }
 
 /// Checks a configuration for these versions.

@@ -17,9 +17,9 @@ use super::sample::{self, Sample};
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Problem, Step};
-use crate::desired::{Pool, PoolTarget, RolloutPolicy};
+use crate::desired::{Pool, RolloutPolicy};
 use kubelet_config::Minor;
-use kubelet_config::document::{Document, FieldChange, Node as Value, apply_merge_patch, changes};
+use kubelet_config::document::{Document, FieldChange, Node as Value, changes};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::fields;
 use kubelet_config::removals::{self, Removal};
@@ -279,11 +279,6 @@ pub(super) fn returning_fields(
     changed_fields(Some(old.0), Some(next.as_ref().unwrap_or(new.0)), minors).into_iter().filter_map(placed).collect()
 }
 
-/// Returns what a kubelet runs if this configuration is merged over the one that it runs now.
-pub(super) fn merged_over(running: &Document, overlay: &Document) -> Document {
-    Document { root: apply_merge_patch(Some(running.root.clone()), &overlay.root), syntax: running.syntax }
-}
-
 /// A change of which only one side is known.
 pub(super) fn without_risk(change: FieldChange) -> ChangedField {
     let change = redacted(change);
@@ -364,10 +359,7 @@ pub(super) fn assess<'a>(
     assigned: impl Iterator<Item = &'a Node>,
     index: &ConfigMapIndex<'_>,
 ) -> (Vec<ChangeSet>, Disruption) {
-    let new = match &pool.target {
-        PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(&rendered.document),
-    };
+    let new = pool.target.rendered().map(|rendered| &rendered.document);
     let observed = index.observed();
     let placement = pool_placement(pool, observed);
     let mut returning = Returning::new(index, new, placement);

@@ -77,10 +77,7 @@ impl<'a> DrainNeeds<'a> {
             Some((from, needs))
         };
         let sampled = asked.into_iter().filter_map(needs).collect();
-        let new = match &pool.target {
-            PoolTarget::Local => None,
-            PoolTarget::Config(rendered) => Some(&rendered.document),
-        };
+        let new = pool.target.rendered().map(|rendered| &rendered.document);
         let returning = RefCell::new(Returning::new(index, new, placement));
         Self { pool, index, placement, sampled, returning, known: RefCell::default() }
     }

@@ -224,10 +224,7 @@ fn contested_node(node: &Node, pools: &[&PoolName]) -> Decision {
 }
 
 pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
-    match target {
-        PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(rendered.hash),
-    }
+    target.rendered().map(|rendered| rendered.hash)
 }
 
 /// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would leave

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::Why;
 use super::verdicts::known_minor;
-use crate::desired::{Pool, PoolTarget, Rendered};
+use crate::desired::{Pool, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservations;
 use kubelet_config::finding::Finding;
@@ -22,11 +22,7 @@ pub(super) struct PoolReservations<'a> {
 
 impl<'a> PoolReservations<'a> {
     pub(super) fn new(pool: &'a Pool) -> Self {
-        let rendered = match &pool.target {
-            PoolTarget::Local => None,
-            PoolTarget::Config(rendered) => Some(&**rendered),
-        };
-        Self { rendered, by_minor: RefCell::default() }
+        Self { rendered: pool.target.rendered(), by_minor: RefCell::default() }
     }
 
     /// Why the kubelet of this node would not start. `None` if it would, or its version is unknown.
@@ -73,6 +69,7 @@ mod tests {
     use super::super::fixtures::{desired, namespace, node, observed, options, policy, pool, rendered_of};
     use super::super::{Action, Plan, decide_again, make};
     use super::*;
+    use crate::desired::PoolTarget;
     use crate::plan::Decision;
     use kubelet_config::capacity::Capacity;
     use kubelet_config::finding::Severity;

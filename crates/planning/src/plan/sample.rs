@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields, merged_over, returning_fields, without_risk, worst};
+use super::disruption::{ChangedField, changed_fields, returning_fields, without_risk, worst};
 use super::returning::leaving;
 use super::start::Start;
 use super::verdicts::known_minor;
 use super::{Action, ChangeSet, Plan};
 use kubelet_config::document::{Document, Value};
-use kubelet_config::effective::{ConfigFile, Kubelet, effective};
+use kubelet_config::effective::{ConfigFile, Kubelet, effective, overlaid};
 use kubelet_config::{API_VERSION, KIND, Minor};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::Placement;
@@ -141,13 +141,13 @@ fn fields_of(
     let old = Document::parse("configz", text).document.filter(|document| document.root.mapping().is_some());
     let old = old.ok_or(UnreadReason::Unusable)?;
     let minors = [known_minor(node)].into_iter().collect();
-    let merged = (placement == Placement::Overlay).then(|| merged_over(&old, new));
+    let merged = (placement == Placement::Overlay).then(|| overlaid(Some(&old), new));
     let mut fields = changed_fields(Some(&old), merged.as_ref().or(Some(new)), &minors);
     if merged.is_some() {
         // The kubelet does not tell a default from a value. Some defaults depend on other fields: they change if the
         // node's own configuration does not name them, which only its agent knows.
         let named = without_defaults(&old, known_minor(node));
-        let next = changed_fields(Some(&old), Some(&merged_over(&named, new)), &minors);
+        let next = changed_fields(Some(&old), Some(&overlaid(Some(&named), new)), &minors);
         let is_new = |field: &ChangedField| !fields.iter().any(|known| known.change.path == field.change.path);
         let follows = |field: &ChangedField| !field.no_effect && field.change.new.is_none() && is_new(field);
         let dependent: Vec<ChangedField> = next.into_iter().filter(follows).collect();
