@@ -50,10 +50,7 @@ impl ClusterWriter {
             Binding::Node => self.patch(&operation, OWN_UID, &change.uid, change).await?,
             Binding::NodeConfig => self.assign_node_config(&operation, name, change).await?,
         };
-        if change.to.is_some() && source.is_none() {
-            return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
-        }
-        Ok(source)
+        has_source(&operation, change, source)
     }
 
     /// Patches the NodeConfig of a Node, or creates it.
@@ -166,8 +163,7 @@ impl ClusterWriter {
     /// Sends a request and returns the source in the response.
     ///
     /// # Errors
-    /// `DefinitionOutdated` when a NodeConfig lost the content hash or the placement: its agent would take any content, or
-    /// combine it with the node's own as before.
+    /// As [`assigned_source`], and every [`ClusterError`] of a request.
     async fn send(
         &self,
         operation: &Operation,
@@ -179,12 +175,7 @@ impl ClusterWriter {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
         let answer = self.call(operation, &call, Whole::<Referrer>::new).await?;
-        let (source, has_hash, has_placement) = answer.into_assignment();
-        let dropped = change.to_hash.is_some() && !has_hash || change.to_placement.is_some() && !has_placement;
-        if dropped && self.reader.binding == Binding::NodeConfig {
-            return Err(ClusterError::DefinitionOutdated { operation: Box::new(operation.clone()) });
-        }
-        Ok(source)
+        assigned_source(operation, change, answer, self.reader.binding)
     }
 }
 
@@ -192,21 +183,58 @@ impl ClusterReader {
     /// Tries out an assignment by a dry run, which passes all admission and stores nothing.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request, except those about the present state of the node.
+    /// `FeatureDropped` and `DefinitionOutdated` when the server would drop a part of the assignment; every
+    /// [`ClusterError`] of a request, except those about the present state of the node.
     pub async fn try_assignment(&self, name: &NodeName, change: &Assignment) -> Result<(), ClusterError> {
         let (resource, uid_path) = match self.binding {
             Binding::Node => (Resource::Nodes, OWN_UID),
             Binding::NodeConfig => (Resource::NodeConfigs, OWNER_UID),
         };
-        let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
+        let mut operation = Operation::on(Verb::Patch, resource, None, name.as_str());
         let body = json_patch(uid_path, &change.uid, change, self.binding);
-        let result = self.dry_run(&operation, Method::PATCH, JSON_PATCH, &body).await;
-        if self.binding == Binding::Node || !matches!(result, Err(ClusterError::NotFound { .. })) {
-            return admitted(result);
+        let mut result = self.dry_run(&operation, Method::PATCH, JSON_PATCH, &body).await;
+        if self.binding == Binding::NodeConfig && matches!(result, Err(ClusterError::NotFound { .. })) {
+            operation = Operation::on(Verb::Create, resource, None, name.as_str());
+            result = self.dry_run(&operation, Method::POST, "application/json", &node_config(name, change)).await;
         }
-        let operation = Operation::on(Verb::Create, resource, None, name.as_str());
-        admitted(self.dry_run(&operation, Method::POST, "application/json", &node_config(name, change)).await)
+        let Some(answer) = admitted(result)? else { return Ok(()) };
+        let source = assigned_source(&operation, change, answer, self.binding)?;
+        has_source(&operation, change, source).map(drop)
     }
+}
+
+/// The source in the answer to an assignment.
+///
+/// # Errors
+/// `DefinitionOutdated` when a NodeConfig lost the content hash or the placement: its agent would take any content, or
+/// combine it with the node's own as before.
+fn assigned_source(
+    operation: &Operation,
+    change: &Assignment,
+    answer: Referrer,
+    binding: Binding,
+) -> Result<Option<ConfigSource>, ClusterError> {
+    let (source, has_hash, has_placement) = answer.into_assignment();
+    let dropped = change.to_hash.is_some() && !has_hash || change.to_placement.is_some() && !has_placement;
+    if dropped && binding == Binding::NodeConfig {
+        return Err(ClusterError::DefinitionOutdated { operation: Box::new(operation.clone()) });
+    }
+    Ok(source)
+}
+
+/// The source that an object has after an assignment.
+///
+/// # Errors
+/// `FeatureDropped` when the server dropped it.
+fn has_source(
+    operation: &Operation,
+    change: &Assignment,
+    source: Option<ConfigSource>,
+) -> Result<Option<ConfigSource>, ClusterError> {
+    if change.to.is_some() && source.is_none() {
+        return Err(ClusterError::FeatureDropped { operation: Box::new(operation.clone()) });
+    }
+    Ok(source)
 }
 
 /// Error of an object that is not as the operation requires it.

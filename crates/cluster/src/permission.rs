@@ -5,6 +5,7 @@
 use futures::future::join_all;
 use http::Method;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::binding::Binding;
@@ -149,20 +150,21 @@ impl ClusterReader {
         let body = spec.map_or_else(|| probe(namespace), config_map);
         let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(namespace), name);
-        admitted(self.dry_run(&operation, Method::POST, "application/json", &body).await)
+        let result = self.dry_run::<IgnoredContent>(&operation, Method::POST, "application/json", &body).await;
+        admitted(result).map(drop)
     }
 
-    /// Sends a write as a dry run.
-    pub(super) async fn dry_run(
+    /// Sends a write as a dry run, and returns the object as it would be stored.
+    pub(super) async fn dry_run<T: DeserializeOwned>(
         &self,
         operation: &Operation,
         method: Method,
         media: &'static str,
         body: &Value,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<T, ClusterError> {
         let uri = format!("{}?dryRun=All&fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
-        self.transport.call(operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
+        self.transport.call(operation, &call, Whole::<T>::new).await
     }
 
     /// Sends an access review of this right; log messages and errors name `operation`.
@@ -198,22 +200,23 @@ impl ClusterReader {
     }
 }
 
-/// Result of a dry run, as far as admission is concerned. The state of the object may differ when it is written.
-pub(super) fn admitted(result: Result<(), ClusterError>) -> Result<(), ClusterError> {
+/// Answer to a dry run, as far as admission is concerned; `None` if there was none for the present object. The state of the
+/// object may differ when it is written.
+pub(super) fn admitted<T>(result: Result<T, ClusterError>) -> Result<Option<T>, ClusterError> {
     match result {
         Err(
             ClusterError::AlreadyExists { .. }
             | ClusterError::NotFound { .. }
             | ClusterError::Conflict { .. }
             | ClusterError::PreconditionFailed { .. },
-        ) => Ok(()),
+        ) => Ok(None),
         // A webhook with side effects refuses every dry run: `NewDryRunUnsupportedErr` in
         // k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go.
         Err(ClusterError::Invalid { operation, message }) if message.contains("does not support dry run") => {
             tracing::info!("whether admission allows to {operation} is unknown: {message}");
-            Ok(())
+            Ok(None)
         }
-        other => other,
+        other => other.map(Some),
     }
 }
 

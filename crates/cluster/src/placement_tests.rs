@@ -37,6 +37,8 @@ async fn detects_a_definition_that_drops_the_content_hash_or_the_placement() {
             let placement = Some(Placement::Overlay);
             let from_placement = placement.filter(|_| from.is_some() && field != "placement");
             let change = Assignment { from_placement, to_placement: placement, ..change };
+            let tried = reader.try_assignment(&name("n1"), &change).await;
+            assert!(matches!(tried, Err(ClusterError::DefinitionOutdated { .. })), "{field}: {tried:?}");
             let error = writer.assign(&name("n1"), &change).await;
             assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{field}: {error:?}");
         }

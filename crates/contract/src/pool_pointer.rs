@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use crate::Placement;
 use crate::names::{FleetName, PoolName};
-use crate::observed::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap};
+use crate::observed::{
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap, PLACEMENT_ANNOTATION,
+};
 use crate::{ContentHash, KUBELET_KEY};
 
 /// Key of the taint of a Node that registered without its pool's configuration. Cluster Autoscaler treats taints with
@@ -81,7 +83,7 @@ pub enum PointerError {
     #[error("configMap is not the name of a ConfigMap of the pool with this content")]
     OtherName,
     /// The annotations, by which people find the content, do not fit it.
-    #[error("its annotations record another hash or commit than its content has")]
+    #[error("its annotations record another hash, placement or commit than its content has")]
     OtherRecord,
     /// The data has a key that the reconciler does not write.
     #[error("it has the key {0}, which nodecfg does not write")]
@@ -137,10 +139,9 @@ impl PoolPointer {
     /// Those of [`read`](Self::read), and any other difference from what the reconciler writes.
     pub fn read_as_written(map: &FetchedConfigMap, fleet: &FleetName, pool: &PoolName) -> Result<Self, PointerError> {
         let pointer = Self::read(map, fleet, pool)?;
-        let records = |key: &str, text: Option<&str>| map.annotations.get(key).map(String::as_str) == text;
-        let hash = pointer.config.as_ref().map(|config| config.hash.to_string());
-        if !records(CONTENT_HASH_ANNOTATION, hash.as_deref()) || !records(COMMIT_ANNOTATION, pointer.commit.as_deref())
-        {
+        let recorded = pointer.annotations();
+        let records = |key: &&str| map.annotations.get(*key) == recorded.get(*key);
+        if ![CONTENT_HASH_ANNOTATION, COMMIT_ANNOTATION, PLACEMENT_ANNOTATION].iter().all(records) {
             return Err(PointerError::OtherRecord);
         }
         let written = pointer.data();
@@ -154,8 +155,13 @@ impl PoolPointer {
     /// Annotations of the ConfigMap.
     #[must_use]
     pub fn annotations(&self) -> BTreeMap<&'static str, String> {
-        let hash = self.config.as_ref().map(|config| (CONTENT_HASH_ANNOTATION, config.hash.to_string()));
-        hash.into_iter().chain(self.commit.clone().map(|commit| (COMMIT_ANNOTATION, commit))).collect()
+        let config = self.config.as_ref();
+        let records = [
+            (CONTENT_HASH_ANNOTATION, config.map(|config| config.hash.to_string())),
+            (PLACEMENT_ANNOTATION, config.and_then(|config| config.placement).map(|placement| placement.to_string())),
+            (COMMIT_ANNOTATION, self.commit.clone()),
+        ];
+        records.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
     }
 
     /// Data of the ConfigMap.
@@ -255,7 +261,9 @@ mod tests {
         let (fleet, pool) = names();
         let as_written = |map: &FetchedConfigMap| PoolPointer::read_as_written(map, &fleet, &pool);
         let local = PoolPointer { config: None, commit: None };
-        for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local.clone()] {
+        let replacing = pointer().config.map(|config| PointedConfig { placement: Some(Placement::Replace), ..config });
+        let replacing = PoolPointer { config: replacing, ..pointer() };
+        for pointer in [pointer(), replacing, PoolPointer { commit: None, ..pointer() }, local.clone()] {
             assert_eq!(as_written(&written(&pointer)), Ok(pointer));
         }
         // Consistent data with another hash, as an agent accepts it.
@@ -273,6 +281,10 @@ mod tests {
         let mut recommitted = written(&pointer());
         recommitted.data.insert("commit".to_owned(), "d".repeat(40));
         assert_eq!(as_written(&recommitted), Err(PointerError::OtherRecord));
+        let mut placed = written(&pointer());
+        placed.data.insert("placement".to_owned(), "replace".to_owned());
+        assert!(read(&placed).is_ok());
+        assert_eq!(as_written(&placed), Err(PointerError::OtherRecord));
         let mut more = written(&pointer());
         more.data.insert("x".to_owned(), String::new());
         assert_eq!(as_written(&more), Err(PointerError::UnknownKey("x".to_owned())));

@@ -407,7 +407,10 @@ pub(super) fn assess<'a>(
                 may_change_more,
                 from_known: old.is_some() || sampled.is_some(),
                 sample,
-                fields: sampled.unwrap_or(fields),
+                fields: match sampled {
+                    Some(sampled) => sample::with_known(sampled, fields),
+                    None => fields,
+                },
                 from: start.from,
                 placement: start.placement,
             }

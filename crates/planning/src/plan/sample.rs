@@ -128,6 +128,25 @@ pub(super) fn changes_of<'a>(
     (sample.asked > 0).then_some((fields, sample))
 }
 
+/// Adds the changes whose risk is known without answers to those of sampled nodes: an answer only adds. Of two changes of one
+/// field, the one with the higher class counts.
+pub(super) fn with_known(mut sampled: Vec<ChangedField>, fields: Vec<ChangedField>) -> Vec<ChangedField> {
+    for known in fields.into_iter().filter(|field| field.risk.is_some()) {
+        match sampled.iter_mut().find(|field| field.change.path == known.change.path) {
+            Some(found) => {
+                let loss = found.loss.or(known.loss);
+                if worst([&known]) > worst([&*found]) {
+                    *found = known;
+                }
+                found.loss = loss;
+            }
+            None => sampled.push(known),
+        }
+    }
+    sampled.sort_by(|a, b| a.change.path.cmp(&b.change.path));
+    sampled
+}
+
 fn fields_of(
     node: &Node,
     answer: &RunningConfig,

@@ -366,6 +366,35 @@ fn fields_that_one_drop_in_names_alone_have_an_unknown_risk() {
     assert_eq!((nodes_to_sample(&both, &cluster), both.pools[0].disruption.unknown), (vec![], 0));
 }
 
+/// A kubelet may answer wrongly, and another node may run something else.
+#[test]
+fn answers_take_back_nothing_that_is_known_without_them() {
+    let mut cluster = observed([]);
+    add_known(&mut cluster, "n01", "maxPods: 64\ncgroupRoot: /x\nclusterDNS: [10.96.0.10]");
+    let mut cluster = with_drop_ins(cluster);
+    let overlay = wants("cgroupRoot: /y\nclusterDNS: [10.96.0.10]\nstreamingConnectionIdleTimeout: 1h", Class::Restart);
+    let mut replace = wants("maxPods: 64\ncgroupRoot: /x", Class::Restart);
+    for pool in replace.pools.values_mut() {
+        pool.placement = Some(Placement::Replace);
+    }
+    for desired in [overlay, replace] {
+        cluster.running.clear();
+        let refused = |cluster: &Observed| planned(&desired, cluster).refusals();
+        let without = refused(&cluster);
+        assert_eq!(without.len(), 1, "{without:?}");
+        for answered in ["cgroupRoot: /y", "cgroupRoot: /x\nmaxPods: 64", "maxPods: 9\nclusterDNS: [10.96.0.10]"] {
+            answer(&mut cluster, &[("n01", Ok(answered))]);
+            let with = refused(&cluster);
+            let paths = |problems: &[super::Problem]| problems.iter().map(ToString::to_string).collect::<String>();
+            for path in ["cgroupRoot", "clusterDNS"].into_iter().filter(|path| paths(&without).contains(path)) {
+                assert!(paths(&with).contains(path), "{answered} hides {path}: {with:?}");
+            }
+            let plan = planned(&desired, &cluster);
+            assert_eq!(check(&plan, &desired, &cluster, &Scope::Everything), []);
+        }
+    }
+}
+
 #[test]
 fn drop_in_is_drained_for_what_its_kubelet_shows() {
     let drains = |answered: Option<&str>, wanted: &str| {

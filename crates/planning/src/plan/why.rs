@@ -41,8 +41,8 @@ impl fmt::Display for Why {
                  IMAGE`), or check why it does not run",
             ),
             Self::AgentOutdated => f.write_str(
-                "the node agent reports no placement, because it is older than this nodecfg; upgrade it (`nodecfg install \
-                 --agent daemonset --image IMAGE`)",
+                "the node reports no placement, because its agent or the definition of NodeConfigs is older than this nodecfg; \
+                 upgrade both (`nodecfg install --agent daemonset --image IMAGE`)",
             ),
             Self::Outlived => f.write_str(
                 "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again after two \

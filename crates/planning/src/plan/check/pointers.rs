@@ -2,13 +2,15 @@
 
 use super::{Checker, evidence};
 use crate::plan::{PointerTime, Scope};
-use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, ConfigMapKey, FetchedConfigMap};
+use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, ConfigMapKey, FetchedConfigMap, PLACEMENT_ANNOTATION};
 use nodecfg_contract::{ContentHash, KUBELET_KEY};
 
-/// Reports whether the content of a pointer has another hash than its annotation records.
+/// Reports whether a pointer has another content or placement than its annotations record.
 fn is_forged(map: &FetchedConfigMap) -> bool {
     let hash = map.text(KUBELET_KEY).map(|text| ContentHash::of(text.as_bytes()).to_string());
+    let placement = map.text("placement");
     hash.as_ref() != map.annotations.get(CONTENT_HASH_ANNOTATION)
+        || placement != map.annotations.get(PLACEMENT_ANNOTATION).map(String::as_str)
 }
 
 impl Checker<'_> {
