@@ -65,11 +65,11 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
     checks.extend(refusals.iter().map(problem));
     let empty = NameSample::of(plan.doubtful.iter().filter(|doubt| doubt.empty).map(|doubt| &doubt.pool));
     let mut blocked: BTreeMap<String, NameSample> = BTreeMap::new();
-    let mut failed: BTreeMap<&str, NameSample> = BTreeMap::new();
+    let mut failed: BTreeMap<String, NameSample> = BTreeMap::new();
     for pool in &plan.pools {
         for step in pool.steps() {
-            if let Action::Await { error: Some(error), .. } = &step.action {
-                failed.entry(error).or_default().add(&step.node);
+            if let Action::Await { failure: Some(failure), .. } = &step.action {
+                failed.entry(failure.to_string()).or_default().add(&step.node);
             }
         }
         for left in pool.left_alone.iter().filter(|left| left.why.is_blocked()) {

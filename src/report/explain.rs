@@ -58,6 +58,17 @@ pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
                  change with spec.rollout.allowDisruption of its pool"
             ),
         },
+        ConvergenceFailure::Overridden { .. } => Explanation {
+            meaning: "the node runs the configuration, and its kubelet reads flags or files later that set other values",
+            causes: &[
+                "the kubelet's unit, or an environment file that it reads, passes the flag",
+                "another program wrote a later file into the kubelet's --config-dir",
+            ],
+            look_at: format!(
+                "status.effective in `kubectl get nodeconfig {node} -o yaml`. Remove the flag or the file on the node and \
+                 restart the kubelet, or accept the value with spec.kubelet.acceptOverridden of the pool"
+            ),
+        },
         ConvergenceFailure::TimedOut { waiting } | ConvergenceFailure::NoSync { waiting } => timed_out(node, waiting),
         ConvergenceFailure::PodsRefused(_) => pods_refused(node),
         ConvergenceFailure::PodsLost(_) => pods_lost(node),

@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 19] = [
+const SETTINGS: [PoolSetting; 20] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -85,6 +85,12 @@ const SETTINGS: [PoolSetting; 19] = [
         meaning: "the fields that nodes may lose although that harms them",
         affects_membership: false,
         read: |pool| pool.policy.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+    },
+    PoolSetting {
+        path: "spec.kubelet.acceptOverridden",
+        meaning: "the fields that something else may set",
+        affects_membership: false,
+        read: |pool| pool.policy.accept_overridden.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
     },
     PoolSetting {
         path: "spec.rollout.drain",

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 
 use super::domains::DomainStatus;
 use super::new_nodes::NewNodes;
+use super::unproven::UnprovenNodes;
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_planning::desired::{Desired, Pool};
@@ -80,6 +81,11 @@ fn managed<'a>(source: Option<&ConfigSource>, observed: &'a Observed) -> Option<
 
 /// Status of a node without its comparison.
 fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetName>) -> NodeStatus {
+    let (overridden, proven, unproven) = match node.proof.as_deref() {
+        Some(Proof::Known { overridden, .. }) => (overridden.clone(), true, None),
+        Some(Proof::Unknown { reason }) => (Vec::new(), false, Some(reason.clone())),
+        None => (Vec::new(), false, None),
+    };
     NodeStatus {
         node: node.name.clone(),
         pool,
@@ -100,6 +106,9 @@ fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetNa
         drain_mark: node.drain_mark.clone(),
         trial: None,
         blocked: None,
+        overridden,
+        proven,
+        unproven,
     }
 }
 
@@ -242,6 +251,8 @@ fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeS
         Convergence::Failed(_) => State::Failed,
         Convergence::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
         Convergence::Waiting(_) => State::InTransition,
+        // What the pool does not accept.
+        Convergence::Converged if matches!(status.verdict, Convergence::Failed(_)) => State::Failed,
         Convergence::Converged => State::Converged,
     };
     let candidates = [
@@ -309,11 +320,13 @@ fn pools(
                 desired,
                 nodes: nodes.len(),
                 converged: states.iter().filter(|(state, _)| state.is_converged()).map(|(_, number)| number).sum(),
+                proven: nodes.iter().filter(|node| node.state.is_converged() && node.proven).count(),
                 worst: states.keys().next().copied().unwrap_or(State::Converged),
                 configurations: configurations(&nodes),
                 held: pool.filter(|_| states.contains_key(&State::Behind)).and_then(|pool| held(pool, at)),
                 domain: pool.and_then(|pool| DomainStatus::of(pool.policy.order.as_ref()?, &nodes, observed)),
                 new_nodes: NewNodes::of(&nodes),
+                unproven: UnprovenNodes::of(&nodes),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),
                 states,
             }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::OverriddenValue;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
@@ -21,6 +22,7 @@ mod build;
 mod changes;
 mod domains;
 mod new_nodes;
+mod unproven;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -28,6 +30,7 @@ pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
 pub use domains::DomainStatus;
 pub use new_nodes::NewNodes;
+pub use unproven::UnprovenNodes;
 pub use nodecfg_planning::state::{Grade, State};
 
 /// Status of the fleets of a cluster.
@@ -115,6 +118,9 @@ pub struct PoolStatus {
     pub nodes: usize,
     /// Number of converged nodes, including those on trial.
     pub converged: usize,
+    /// Number of converged nodes whose agents have proven that the kubelet runs every reviewed value that the pool does not
+    /// accept as overridden.
+    pub proven: usize,
     /// Worst state of its nodes; converged without nodes.
     pub worst: State,
     /// Number of nodes per state, the worst first.
@@ -133,6 +139,9 @@ pub struct PoolStatus {
     /// Nodes that never had the configuration of the pool. Unset without such nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_nodes: Option<NewNodes>,
+    /// Nodes whose agents cannot tell whether the kubelet runs the reviewed values. Unset without such nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unproven: Option<UnprovenNodes>,
 }
 
 impl PoolStatus {
@@ -206,6 +215,15 @@ pub struct NodeStatus {
     /// Reason why no sync can bring the node to its target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Why>,
+    /// Values of its configuration that something else overrides, as the agent reports them, at most 20. Some may be
+    /// accepted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<OverriddenValue>,
+    /// Whether the agent compared the values that the kubelet runs with the reviewed ones.
+    pub proven: bool,
+    /// Why the agent cannot compare them. Unset if it did, for the local configuration, and without an agent that looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unproven: Option<String>,
 }
 
 /// Change of a node's assignment by another client.

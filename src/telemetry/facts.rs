@@ -44,9 +44,9 @@ fn hold_reason(why: &HoldReason) -> &'static str {
 fn planned(action: &Action) -> State {
     match action {
         Action::Assign => State::NotStarted,
-        Action::Await { error: Some(_), .. } => State::Failed,
+        Action::Await { failure: Some(_), .. } => State::Failed,
         Action::Await { waiting: Some(_), .. } => State::InFlight,
-        Action::Await { waiting: None, error: None } => State::Converged,
+        Action::Await { waiting: None, failure: None } => State::Converged,
     }
 }
 

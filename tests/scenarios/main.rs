@@ -32,6 +32,7 @@ mod new_nodes;
 mod node_order;
 mod oncall_orders;
 mod oncall_revisions;
+mod overridden_values;
 mod own_configuration;
 mod planning;
 mod plans;

@@ -283,7 +283,7 @@ fn lists_own_values_of_the_fields_of_an_overlay() {
     let drop_in = format!("{HEADER}maxPods: 120\n");
     let listed = |overlay: &str| {
         let texts = [own.clone(), drop_in.clone()];
-        let EffectiveStatus { beneath, beneath_more } = beneath(&texts, &format!("{HEADER}{overlay}")).unwrap();
+        let EffectiveStatus { beneath, beneath_more, .. } = beneath(&texts, &format!("{HEADER}{overlay}")).unwrap();
         let values: Vec<String> = beneath.iter().map(|own| format!("{} {}", own.field, own.value)).collect();
         (values.join("; "), beneath_more)
     };
@@ -314,7 +314,7 @@ fn lists_no_secret_and_a_bounded_number_of_own_values() {
     let overlay =
         format!("{HEADER}staticPodURLHeader: {{Authorization: [x]}}\nstaticPodURL: https://h/\nstaticPodPath: /p\n");
     let found = beneath(&[secret], &overlay).unwrap();
-    assert_eq!(found, EffectiveStatus { beneath: Vec::new(), beneath_more: 3 });
+    assert_eq!(found, EffectiveStatus { beneath_more: 3, ..EffectiveStatus::default() });
     let keys: Vec<String> = (0..100).map(|key| format!("k{key}: \"1\"")).collect();
     let many = format!("{HEADER}systemReserved: {{{}}}\n", keys.join(", "));
     let found = beneath(std::slice::from_ref(&many), &many).unwrap();

@@ -15,6 +15,7 @@ use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use super::disk::Disk;
 use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, ServiceReport, Step};
 use super::host::problem::HealthzError;
+use super::host::process::{KubeletProcess, ProcessProblem};
 use super::host::{Host, RestartError};
 use super::ledger::Phase;
 use super::metrics::Metrics;
@@ -148,7 +149,9 @@ enum EffectResult {
     Restarted(Result<(), RestartError>, Option<LastError>),
     /// Probe of the kubelet, the node, and the service manager.
     Probed(Result<(), HealthzError>, Option<NodeHealth>, ServiceReport<LastError>),
-    /// Report or request.
+    /// Report that the command line of the kubelet completes.
+    Observed(Box<NodeConfigStatus>, Result<KubeletProcess, ProcessProblem>),
+    /// Result of a report or a request.
     Event(Event),
     /// Effect without a result.
     Nothing,
@@ -203,6 +206,11 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
             EffectResult::Probed(kubelet, node, service) => {
                 let outcome = self.runtime.handle_probe(kubelet, node, &service, self.options.clock.now());
                 self.carry_out(outcome);
+            }
+            EffectResult::Observed(status, process) => {
+                let status = self.runtime.complete(*status, process, self.options.clock.now());
+                let status = self.with_wall_clock_time(status);
+                self.under_way.push(Box::pin(report(self.client.clone(), status)));
             }
             EffectResult::Event(event) => {
                 if let Event::Reported(result) = &event {
@@ -270,17 +278,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                     EffectResult::Probed(kubelet, node, service)
                 })
             }
-            Effect::Report(status) => {
-                let status = self.with_wall_clock_time(*status);
-                Box::pin(async move {
-                    let result = client.report(&status).await.map_err(|error| error.to_string());
-                    match &result {
-                        Ok(()) => tracing::debug!("the status was written"),
-                        Err(error) => tracing::warn!("the status was not written: {error}"),
-                    }
-                    EffectResult::Event(Event::Reported(result))
-                })
-            }
+            Effect::Report(status) => Box::pin(async move { EffectResult::Observed(status, host.process().await) }),
             Effect::Join(request) => {
                 Box::pin(async move { EffectResult::Event(Event::Joined(Box::new(client.join(&request).await))) })
             }
@@ -376,6 +374,15 @@ async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) 
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
     EffectResult::Fetched(result, node, kubelet)
+}
+
+async fn report(client: AgentClient, status: NodeConfigStatus) -> EffectResult {
+    let result = client.report(&status).await.map_err(|error| error.to_string());
+    match &result {
+        Ok(()) => tracing::debug!("the status was written"),
+        Err(error) => tracing::warn!("the status was not written: {error}"),
+    }
+    EffectResult::Event(Event::Reported(result))
 }
 
 fn fetch_error_text(error: &FetchError) -> &str {

@@ -4,6 +4,7 @@
 //! Layers, from the inside out:
 //! - `machine`: the pure state machine `step(state, event)` over [`ledger`] and [`events`];
 //! - `content`: checks of a downloaded configuration;
+//! - `proof`: comparison of the reviewed values with what the kubelet runs;
 //! - `runtime`: steps the machine and saves its ledger before the effects. It uses [`disk`], `store` and `placement`;
 //! - `driver`: carries out effects through the API server (`api`) and the kubelet of this [`host`];
 //! - `boot`: puts the configuration of the pool in place before the first start of the kubelet;
@@ -25,6 +26,7 @@ pub mod ledger;
 pub mod machine;
 pub mod metrics;
 pub mod placement;
+pub mod proof;
 pub mod runtime;
 pub mod serve;
 pub mod settings;

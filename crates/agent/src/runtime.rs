@@ -317,10 +317,6 @@ impl<D: Disk> AgentRuntime<D> {
                 Ok(state) => ControlFlow::Continue(Effect::Activate { target, state }),
                 Err(reason) => ControlFlow::Break(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
-            Effect::Report(mut status) => {
-                status.effective = self.effective_status(&status);
-                ControlFlow::Continue(Effect::Report(status))
-            }
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
             // other configuration is left to roll back to.
             Effect::Probe { .. } if self.healthz().port == 0 => {

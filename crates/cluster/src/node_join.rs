@@ -52,6 +52,7 @@ pub(super) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Times
     node.status_since = own.and_then(|own| own.status_since);
     node.trial_ends = own.and_then(|own| trial_end(own, now));
     node.own_values = own.and_then(|own| own.own_values.clone());
+    node.proof = own.and_then(|own| own.proof.clone());
     node.content = Some(own.map(|own| own.content).unwrap_or_default());
     node.assigned_before = own.is_some();
 }

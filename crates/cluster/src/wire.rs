@@ -252,6 +252,7 @@ impl WireNode {
             status_since: None,
             trial_ends: None,
             own_values: None,
+            proof: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             cordoned: spec.unschedulable.unwrap_or_default(),
             maintainer,

@@ -9,7 +9,11 @@
 //! - `failed to sync: …` is reported while `assigned` still names the previous configuration. The kubelet retries, so
 //!   this error counts as waiting.
 //! - After a reset, `status.config` becomes empty.
+//!
+//! A node has converged only if its kubelet runs the reviewed values. An agent compares them ([`Proof`]). What nobody can
+//! tell counts as converged.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -17,7 +21,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{ExtendedResources, Node, NodeContent, NodeSupport, Readiness};
+use nodecfg_contract::nodeconfig::OverriddenValue;
+use nodecfg_contract::observed::{ExtendedResources, Node, NodeContent, NodeSupport, Proof, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, error_text};
 
 pub mod pods;
@@ -55,11 +60,14 @@ pub struct WantedSource {
     /// How the node combines the content with its own configuration, which agents report. `None`: any placement counts.
     #[serde(skip)]
     pub placement: Option<Placement>,
+    /// Fields that the node may run with another value than the content has. `None`: all.
+    #[serde(skip)]
+    pub may_override: Option<BTreeSet<String>>,
 }
 
 impl From<ConfigSource> for WantedSource {
     fn from(source: ConfigSource) -> Self {
-        Self { source, hash: None, uid: None, placement: None }
+        Self { source, hash: None, uid: None, placement: None, may_override: None }
     }
 }
 
@@ -74,6 +82,18 @@ impl WantedSource {
                 self.uid.is_none() || assigned.is_some_and(|assigned| assigned.uid == self.uid)
             }
         }
+    }
+
+    /// The failure of a node that runs the content, if its kubelet runs other values.
+    fn overridden_on(&self, node: &Node) -> Option<ConvergenceFailure> {
+        let accepted = self.may_override.as_ref()?;
+        let Some(Proof::Known { overridden, more }) = node.proof.as_deref() else { return None };
+        let accepts = |value: &OverriddenValue| {
+            let below = |field: &String| value.field.strip_prefix(field.as_str());
+            accepted.iter().filter_map(below).any(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let values: Vec<OverriddenValue> = overridden.iter().filter(|value| !accepts(value)).cloned().collect();
+        (!values.is_empty() || *more > 0).then(|| ConvergenceFailure::Overridden { values, more: *more })
     }
 }
 
@@ -92,7 +112,7 @@ impl Target {
             Some(source) => {
                 let content = node.content.unwrap_or_default();
                 let (hash, placement) = (content.assigned, content.placement);
-                Self::Source(WantedSource { source: source.clone(), hash, uid: None, placement })
+                Self::Source(WantedSource { hash, placement, ..WantedSource::from(source.clone()) })
             }
         }
     }
@@ -292,7 +312,8 @@ fn config_state(target: &Target, node: &Node) -> Convergence {
             let reported = node.content.and_then(|content| content.active_placement);
             Convergence::Waiting(Waiting::OtherPlacement { reported })
         }
-        _ => Convergence::Converged,
+        Target::Source(wanted) => wanted.overridden_on(node).map_or(Convergence::Converged, Convergence::Failed),
+        Target::Local => Convergence::Converged,
     }
 }
 

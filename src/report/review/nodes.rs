@@ -110,9 +110,9 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
     }
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for step in awaited {
-        if let Action::Await { waiting, error } = &step.action {
-            let state = match (waiting, error) {
-                (_, Some(error)) => warning(message(error)),
+        if let Action::Await { waiting, failure } = &step.action {
+            let state = match (waiting, failure) {
+                (_, Some(failure)) => warning(message(failure)),
                 (Some(waiting), None) => message(waiting),
                 (None, None) => "converged, watched as a canary".to_owned(),
             };

@@ -171,7 +171,7 @@ pub(super) fn stopped(review: &Review, cluster: &ClusterReview) -> Option<String
 /// Why a sync stops a pool at once, if it does.
 fn stop(rollout: &Rollout) -> Option<String> {
     let PoolStart::Stops { reason } = &rollout.start else { return None };
-    let failed = |action: &Action| matches!(action, Action::Await { error: Some(_), .. });
+    let failed = |action: &Action| matches!(action, Action::Await { failure: Some(_), .. });
     let steps = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(|step| failed(&step.action));
     let failed: Vec<&str> = steps.map(|step| step.node.as_str()).collect();
     if failed.is_empty() {

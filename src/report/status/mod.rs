@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::explain::{self, Explanation};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
 use nodecfg_contract::json_document::Kind;
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Waiting};
 
 mod changes;
 mod markdown;
@@ -66,7 +66,10 @@ impl<'a> Row<'a> {
 pub fn explanation(node: &NodeStatus) -> Option<Explanation> {
     let error = || node.error.clone().unwrap_or_default();
     match node.state {
-        State::Failed => Some(explain::failure(&node.node, &ConvergenceFailure::Refused { error: error() })),
+        State::Failed => Some(match &node.verdict {
+            Convergence::Failed(failure @ ConvergenceFailure::Overridden { .. }) => explain::failure(&node.node, failure),
+            _ => explain::failure(&node.node, &ConvergenceFailure::Refused { error: error() }),
+        }),
         State::CannotFetch => Some(explain::failure(
             &node.node,
             &ConvergenceFailure::TimedOut { waiting: Waiting::Syncing { error: error() } },

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::super::source::short;
-use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State};
+use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::observed::Readiness;
-use nodecfg_planning::convergence::{Convergence, Target, Waiting};
+use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::Owner;
 
 /// The problem of a node in a sentence without its name. `None` if the state needs no text.
@@ -14,7 +14,11 @@ use nodecfg_planning::plan::Owner;
 pub fn problem(node: &NodeStatus) -> Option<String> {
     let error = || node.error.clone().unwrap_or_default();
     Some(match node.state {
-        State::Failed | State::CannotFetch => error(),
+        State::Failed => match &node.verdict {
+            Convergence::Failed(failure @ ConvergenceFailure::Overridden { .. }) => failure.to_string(),
+            _ => error(),
+        },
+        State::CannotFetch => error(),
         State::NotReady => {
             let ready = match node.ready {
                 Readiness::Unknown => "the kubelet stopped reporting its status",
@@ -98,16 +102,18 @@ pub fn fleet_notes(orders: &FleetOrders) -> Vec<FleetNote> {
 }
 
 /// The kinds of notes about a pool, in display order.
-pub const POOL_NOTES: [&str; 4] = ["paused", "held", "order", "new"];
+pub const POOL_NOTES: [&str; 5] = ["paused", "held", "order", "new", "unproven"];
 
-/// The note of a kind about a pool, without its name: why its nodes wait, which domain is on, and which nodes are new.
+/// The note of a kind about a pool, without its name: why its nodes wait, which domain is on, which nodes are
+/// new, and which may run other values.
 #[must_use]
 pub fn pool_note(pool: &PoolStatus, kind: &str, at: Timestamp) -> Option<String> {
     match kind {
         "paused" => pool.paused.as_ref().map(pause),
         "held" => pool.held.as_ref().map(ToString::to_string),
         "order" => pool.domain.as_ref().map(ToString::to_string),
-        _ => pool.new_nodes.as_ref().map(|new| new.text(at)),
+        "new" => pool.new_nodes.as_ref().map(|new| new.text(at)),
+        _ => pool.unproven.as_ref().map(UnprovenNodes::text),
     }
 }
 

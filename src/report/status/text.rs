@@ -138,7 +138,8 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
             "paused" => (warning("Paused:"), "paused"),
             "held" => (warning("Held:"), "held"),
             "order" => (heading("Order:"), "in an order"),
-            _ => (warning("New:"), "with new nodes"),
+            "new" => (warning("New:"), "with new nodes"),
+            _ => (warning("Unproven:"), "with unproven nodes"),
         };
         (label, more, notes.collect::<Vec<_>>())
     });

@@ -3,6 +3,7 @@
 pub mod command;
 pub mod healthz;
 pub mod problem;
+pub mod process;
 pub mod step;
 pub mod system;
 
@@ -12,6 +13,7 @@ use super::events::{ServiceReport, StateFiles};
 use kubelet_config::startup_error::LastError;
 use nodecfg_contract::observed::KubeletVersion;
 use problem::{HealthzError, RestartProblems};
+use process::{KubeletProcess, ProcessProblem};
 
 /// Health endpoint of a kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,5 +60,12 @@ pub trait Host: Send + Sync {
     /// Both are unknown without a service manager.
     fn service_report(&self, _since: Timestamp) -> impl Future<Output = ServiceReport<LastError>> + Send {
         std::future::ready(ServiceReport::default())
+    }
+    /// Reads the command line of the running kubelet.
+    ///
+    /// # Errors
+    /// Reason why it is unknown.
+    fn process(&self) -> impl Future<Output = Result<KubeletProcess, ProcessProblem>> + Send {
+        std::future::ready(Err(ProcessProblem::NotRunning))
     }
 }

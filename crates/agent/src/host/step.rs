@@ -1,6 +1,6 @@
-//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts four
-//! requests: restart the kubelet, delete the state files that were set aside, report the kubelet's version, and report
-//! its exits and last error. The commands come from its own flags.
+//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts five
+//! requests: restart the kubelet, delete the state files that were set aside, report the kubelet's version, its exits and
+//! last error, and its command line. The commands come from its own flags.
 //!
 //! Thus the container with credentials for the API server needs no privileges on the host, and the privileged
 //! container needs no credentials. Of the input from the socket, only a time becomes part of a command, as a number.
@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::RestartError;
 use super::problem::{OsError, RestartProblem, RestartProblems};
+use super::process::{self, KubeletProcess, ProcessProblem};
 use super::system::Actions;
 use crate::events::{ServiceReport, StateFiles};
 use jiff::Timestamp;
@@ -56,6 +57,8 @@ enum Request {
     Version {},
     /// Report how often the kubelet was started again, and its last error since this time, in Unix seconds.
     Service { since: i64 },
+    /// Report the command line of the running kubelet.
+    Process {},
 }
 
 /// Reply of the host step.
@@ -68,6 +71,10 @@ enum Reply {
     Discarded {},
     /// Exits and last error of the kubelet.
     Service(ServiceReport<LastError>),
+    /// The running kubelet.
+    Process(KubeletProcess),
+    /// The running kubelet is unknown.
+    NoProcess(ProcessProblem),
     /// Version of the kubelet, if known.
     Version { version: Option<String> },
     /// The command could not be started.
@@ -101,9 +108,7 @@ async fn act(socket: &Path, request: &Request, done: Reply, timeout: Duration) -
         reply if reply == done => Ok(()),
         Reply::NotRequested { problems } => Err(RestartError::NotRequested(problems)),
         Reply::Failed { problems } => Err(RestartError::Failed(problems)),
-        Reply::Restarted {} | Reply::Discarded {} | Reply::Version { .. } | Reply::Service(_) => {
-            Err(RestartError::Failed(RestartProblem::InvalidReply.into()))
-        }
+        _ => Err(RestartError::Failed(RestartProblem::InvalidReply.into())),
     }
 }
 
@@ -137,6 +142,22 @@ pub async fn service_report(socket: &Path, since: Timestamp) -> ServiceReport<La
             tracing::debug!("the kubelet's last error is unknown: {error}");
             ServiceReport::default()
         }
+    }
+}
+
+/// Reads the command line of the running kubelet through the host step.
+///
+/// # Errors
+/// It is unknown, the host step does not answer, or it is older than the agent.
+pub async fn process(socket: &Path) -> Result<KubeletProcess, ProcessProblem> {
+    let exchange = async {
+        let stream = connect(socket, Duration::ZERO).await?;
+        send_request(stream, &Request::Process {}, VERSION_TIMEOUT).await
+    };
+    match exchange.await {
+        Ok(Reply::Process(process)) => Ok(process),
+        Ok(Reply::NoProcess(problem)) => Err(problem),
+        Ok(_) | Err(_) => Err(ProcessProblem::NoAnswer),
     }
 }
 
@@ -266,10 +287,15 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
             Ok(since) => Reply::Service(actions.service_report(since).await),
             Err(_) => unsupported(),
         },
+        Ok(Request::Process {}) => process::find(Path::new(process::PROC)).map_or_else(Reply::NoProcess, Reply::Process),
         Err(_) => unsupported(),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
+    if u64::try_from(line.len()).is_ok_and(|length| length > MAX_LINE) {
+        line = serde_json::to_vec(&Reply::NoProcess(ProcessProblem::TooLong))?;
+        line.push(b'\n');
+    }
     tokio::time::timeout(CLIENT_TIMEOUT, stream.write_all(&line)).await?
 }
 
@@ -316,6 +342,7 @@ mod tests {
             let report = service_report(&socket, Timestamp::constant(7, 0)).await;
             let last_error = LastError::in_log("Error: no luck --since=@7");
             assert_eq!(report, ServiceReport { restarts: Some(3), last_error });
+            assert_eq!(process(&socket).await, process::find(Path::new(process::PROC)));
             let state = StateFiles { files: vec![StateFile::CpuManagerState], ..StateFiles::default() };
             assert_eq!(restart(&socket, &state).await, Ok(()));
             let names = || std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
@@ -331,6 +358,7 @@ mod tests {
                 b"{\"service\":{\"since\":\"yesterday\"}}\n",
                 b"{\"service\":{\"since\":9000000000000000}}\n",
                 b"{\"service\":{\"since\":0,\"unit\":\"sshd\"}}\n",
+                b"{\"process\":{\"pid\":1}}\n",
                 b"{\"run\":\"reboot\"}\n",
                 b"\n",
                 b"",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::command::CommandLine;
 use super::problem::{CommandError, FileOperation, HealthzError, OsError, RestartProblem};
+use super::process::{self, KubeletProcess, ProcessProblem};
 use super::{Healthz, Host, RestartError, healthz, step};
 use crate::events::{ServiceReport, StateFiles, StateHandling};
 use jiff::Timestamp;
@@ -237,6 +238,13 @@ impl Host for SystemHost {
         match &self.runner {
             ActionRunner::InProcess(actions) => actions.service_report(since).await,
             ActionRunner::HostStep(path) => step::service_report(path, since).await,
+        }
+    }
+
+    async fn process(&self) -> Result<KubeletProcess, ProcessProblem> {
+        match &self.runner {
+            ActionRunner::InProcess(_) => process::find(Path::new(process::PROC)),
+            ActionRunner::HostStep(path) => step::process(path).await,
         }
     }
 }

@@ -10,13 +10,19 @@ use super::backoff::{after, since};
 use super::{MachineState, kubelet_messages};
 use crate::events::{ActivationError, Effect};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{ACTIVE, Condition, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED};
+use crate::proof::Unproven;
+use nodecfg_contract::nodeconfig::{
+    ACTIVE, Condition, EFFECTIVE, EffectiveStatus, KNOWN_GOOD, NodeConfigStatus, ReportingAgent, SYNCED,
+};
 use nodecfg_contract::{ConfigStatus, error_text};
 
 /// Version that the agent reports.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const TRUE: &str = "True";
 const FALSE: &str = "False";
+const UNKNOWN: &str = "Unknown";
+/// Maximum number of overridden values in the message of a condition.
+const MAX_IN_MESSAGE: usize = 3;
 
 /// The state of a condition: its status, reason and message.
 type ConditionValue = (&'static str, String, String);
@@ -58,6 +64,34 @@ impl MachineState {
         }
     }
 
+    /// The condition Effective of a report: whether the kubelet runs every value of the configuration that it calls active.
+    pub(crate) fn effective_condition(
+        &self,
+        proof: &Result<EffectiveStatus, Unproven>,
+        report: &NodeConfigStatus,
+        now: Timestamp,
+    ) -> Option<Condition> {
+        let value = match proof {
+            Ok(EffectiveStatus { overridden, overridden_more: 0, .. }) if overridden.is_empty() => {
+                (TRUE, EFFECTIVE.to_owned(), "the kubelet runs every reviewed value".to_owned())
+            }
+            Ok(EffectiveStatus { overridden, overridden_more, .. }) => {
+                let values = overridden.iter().take(MAX_IN_MESSAGE).map(ToString::to_string);
+                let listed = overridden.len().min(MAX_IN_MESSAGE);
+                let hidden = u64::try_from(overridden.len().saturating_sub(listed)).unwrap_or_default();
+                let more = match hidden.saturating_add(u64::from(*overridden_more)) {
+                    0 => String::new(),
+                    more => format!("; and {more} more"),
+                };
+                (FALSE, "Overridden".to_owned(), values.collect::<Vec<_>>().join("; ") + &more)
+            }
+            Err(unproven) => (UNKNOWN, unproven.reason().to_owned(), unproven.to_string()),
+        };
+        let known = self.volatile.node_config.as_ref().map(|config| &config.status.conditions);
+        let before = known.and_then(|conditions| conditions.iter().find(|condition| condition.kind == EFFECTIVE));
+        condition(EFFECTIVE, Some(value), before, report.observed_generation, now)
+    }
+
     /// Time of the next report or of the next attempt.
     pub(super) fn report_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let report = &self.volatile.report;
@@ -77,7 +111,7 @@ impl MachineState {
                 // A server with an older definition drops the placement.
                 let is_dropped = known.placement.is_none() && report.acknowledged_at.is_some();
                 let placement = if is_dropped { shown.placement } else { known.placement };
-                NodeConfigStatus { agent: None, effective: None, placement, ..known.clone() } != *shown
+                NodeConfigStatus { placement, ..decided(known) } != *shown
             }
             (None, shown) => shown.is_some(),
             (Some(_), None) => true,
@@ -274,6 +308,13 @@ impl MachineState {
             None => (FALSE, "OnTrial".to_owned(), format!("{assigned} is on trial")),
         }
     }
+}
+
+/// The part of a status that the machine decides. The rest depends on the host, or on the time.
+pub(super) fn decided(status: &NodeConfigStatus) -> NodeConfigStatus {
+    let mut decided = NodeConfigStatus { agent: None, effective: None, ..status.clone() };
+    decided.conditions.retain(|condition| condition.kind != EFFECTIVE);
+    decided
 }
 
 /// RFC 3339 with whole seconds, the format of the API machinery.

@@ -5,10 +5,11 @@ use jiff::Timestamp;
 
 use super::activation::ActivationCause;
 use super::backoff::{after, jittered};
+use super::status::decided;
 use super::{MachineState, StepBuilder, UnderWay, kubelet_messages};
 use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NeedsDrain, NodeHealth};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase};
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
+use nodecfg_contract::nodeconfig::{NodeConfig, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
 /// Reason why the agent did not accept spec.
@@ -61,7 +62,7 @@ impl MachineState {
             }
             if first && volatile.report.current.is_none() {
                 volatile.sync.problem = previous_sync_problem(new);
-                volatile.report.current = Some(NodeConfigStatus { agent: None, effective: None, ..new.status.clone() });
+                volatile.report.current = Some(decided(&new.status));
             }
             if volatile.report.pending.is_none() {
                 volatile.report.server_status = Some(new.status.clone());

@@ -96,6 +96,21 @@ fn read_folder(disk: &dyn Disk, config_dir: &Path, name: &str) -> Result<ConfigD
     Ok(ConfigDir { path, root: Some(root) })
 }
 
+/// Reads a folder of `--config-dir` as the kubelet finds it.
+pub(super) fn folder(disk: &dyn Disk, path: &str) -> Result<ConfigDir, PlacementError> {
+    let folder = Path::new(path);
+    let root = match durable::stat(disk, folder)?.map(|entry| entry.kind) {
+        None => None,
+        Some(EntryKind::File) => read_file(disk, folder),
+        Some(EntryKind::Folder) => Some(FolderEntry::Folder(read_entries(disk, folder, MAX_DEPTH)?)),
+        Some(EntryKind::Other) => {
+            let end = FolderEntry::Folder(read_entries(disk, folder, MAX_DEPTH)?);
+            Some(FolderEntry::Link(Some(Box::new(end))))
+        }
+    };
+    Ok(ConfigDir { path: path.to_owned(), root })
+}
+
 fn read_entries(disk: &dyn Disk, path: &Path, depth: usize) -> Result<BTreeMap<String, FolderEntry>, PlacementError> {
     let names = durable::list(disk, path)?;
     let count = names.iter().filter(|name| folder::is_read(name)).count();

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::content;
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
+use super::proof::{KubeletFiles, Unproven};
 use nodecfg_contract::Placement;
 
 mod drop_in;
@@ -240,6 +241,37 @@ impl Placer {
             }
             (Activation::DropIn { config_dir, config }, _) => drop_in::underneath(disk, config_dir, config.as_deref()),
         }
+    }
+
+    /// What a kubelet with these paths of `--config` and `--config-dir` reads.
+    ///
+    /// # Errors
+    /// The kubelet does not read what the agent places, or the agent cannot read a file.
+    pub fn kubelet_files(&self, disk: &dyn Disk, paths: [Option<String>; 2]) -> Result<KubeletFiles, Unproven> {
+        let [config, config_dir] = paths;
+        let (flag, given, wanted) = match &self.activation {
+            Activation::File { config: wanted } => ("--config", config.as_deref(), wanted),
+            Activation::DropIn { config_dir: wanted, .. } => ("--config-dir", config_dir.as_deref(), wanted),
+        };
+        if !given.is_some_and(|given| Path::new(given) == wanted) {
+            return Err(Unproven::OtherPath { flag, path: wanted.display().to_string() });
+        }
+        let drop_in = (flag == "--config-dir").then_some(DROP_IN_NAME);
+        let read = |path: String| {
+            let content = durable::read(disk, Path::new(&path), MAX_FILE)?;
+            let content = content.ok_or_else(|| PlacementError::NoConfig(PathBuf::from(&path)))?;
+            Ok::<_, PlacementError>((path.clone(), text(Path::new(&path), content)?))
+        };
+        let unreadable = |error: PlacementError| {
+            tracing::warn!(%error, "cannot tell what the kubelet runs");
+            Unproven::Unreadable
+        };
+        let config = config.map(read).transpose().map_err(unreadable)?;
+        let config_dir = config_dir.map(|path| drop_in::folder(disk, &path)).transpose().map_err(unreadable)?;
+        if config_dir.as_ref().is_some_and(|folder| folder.root.is_none()) {
+            return Err(Unproven::Unreadable);
+        }
+        Ok(KubeletFiles { config, config_dir, drop_in })
     }
 
     /// Hash of the text that the kubelet's file or the drop-in has for this content.

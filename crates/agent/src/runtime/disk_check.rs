@@ -6,8 +6,11 @@ use super::{AgentRuntime, LoadedText};
 use crate::content;
 use crate::disk::Disk;
 use crate::events::{ConfigCheck, DiskCheck};
+use crate::host::process::{KubeletProcess, ProcessProblem};
 use crate::ledger::{AgentState, Phase};
 use crate::placement::PlacementError;
+use crate::proof::{self, Unproven};
+use jiff::Timestamp;
 use nodecfg_contract::Placement;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, NodeConfigStatus};
 
@@ -64,14 +67,41 @@ impl<D: Disk> AgentRuntime<D> {
         now.is_ok_and(|now| now.as_ref() != Some(passed))
     }
 
-    /// What the node's own configuration is to the overlay that a status reports as active. `None` for other configurations, and
-    /// if unknown. The kubelet may already start with the next one.
-    pub(super) fn effective_status(&self, status: &NodeConfigStatus) -> Option<EffectiveStatus> {
+    /// Completes a report with what the kubelet runs of the configuration that it calls active: the values that something
+    /// overrides, and the node's own values beneath. `process`: the running kubelet.
+    #[must_use]
+    pub fn complete(
+        &self,
+        mut status: NodeConfigStatus,
+        process: Result<KubeletProcess, ProcessProblem>,
+        now: Timestamp,
+    ) -> NodeConfigStatus {
         let reported = status.config.as_ref().and_then(|config| config.active.as_ref());
-        let active = self.loaded(self.state.ledger.active()).ok()??;
-        if active.placement != Placement::Overlay || reported != self.state.ledger.agent_state.active.as_ref() {
-            return None;
-        }
-        content::beneath(&self.placer.underneath(&self.disk, active.placement).ok()?, &active.text)
+        let active = self.loaded(self.state.ledger.active()).ok().flatten();
+        // The kubelet may already start with the next one.
+        let active = active.filter(|_| reported == self.state.ledger.agent_state.active.as_ref());
+        let Some(active) = active else { return status };
+        let proof = self.prove(&active, process);
+        status.conditions.extend(self.state.effective_condition(&proof, &status, now));
+        let beneath = match active.placement {
+            Placement::Overlay => self.placer.underneath(&self.disk, active.placement).ok(),
+            Placement::Replace => None,
+        };
+        let beneath = beneath.and_then(|underneath| content::beneath(&underneath, &active.text)).unwrap_or_default();
+        let EffectiveStatus { beneath, beneath_more, .. } = beneath;
+        status.effective = Some(EffectiveStatus { beneath, beneath_more, ..proof.unwrap_or_default() });
+        status
+    }
+
+    /// Compares the values of a configuration with those that the kubelet runs.
+    fn prove(
+        &self,
+        active: &LoadedText,
+        process: Result<KubeletProcess, ProcessProblem>,
+    ) -> Result<EffectiveStatus, Unproven> {
+        let process = process?;
+        let minor = proof::version(self.kubelet)?;
+        let files = self.placer.kubelet_files(&self.disk, proof::paths(&process, minor)?)?;
+        proof::compare(&active.text, &files, &process, minor)
     }
 }

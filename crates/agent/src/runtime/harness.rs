@@ -12,6 +12,7 @@ use crate::disk::EntryKind;
 use crate::disk::memory::MemoryDisk;
 use crate::events::{Health, ServiceReport};
 use crate::host::problem::{CommandError, HealthzError, RestartProblem};
+use crate::host::process::KubeletProcess;
 use crate::ledger::FailureKind;
 use kubelet_config::document::Document;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
@@ -379,12 +380,23 @@ impl RuntimeHarness {
                 );
             }
             Effect::Report(status) => {
-                self.node_config.status = *status;
+                let process = Ok(self.process());
+                self.node_config.status = self.runtime().complete(*status, process, self.now);
                 self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
             }
             Effect::CompareLocal | Effect::CheckDisk => panic!("the runtime answers it"),
             Effect::Announce(_) | Effect::DiscardStateFiles | Effect::Join(_) => {}
         }
+    }
+
+    /// The running kubelet.
+    fn process(&self) -> KubeletProcess {
+        let folder = match &self.paths.activation {
+            Activation::File { .. } => None,
+            Activation::DropIn { config_dir, .. } => Some(format!("--config-dir={}", config_dir.display())),
+        };
+        let arguments = std::iter::once(format!("--config={CONFIG}")).chain(folder).collect();
+        KubeletProcess { arguments, drop_in_alpha: false }
     }
 
     /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.

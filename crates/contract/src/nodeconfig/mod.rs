@@ -10,6 +10,8 @@
     expect(clippy::duplicated_attributes, reason = "the columns of one table repeat their keys")
 )]
 
+use std::fmt;
+
 use jiff::Timestamp;
 #[cfg(feature = "definition")]
 use kube_core::CustomResourceExt as _;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::observed::UnreadableField;
+use crate::printable::one_line;
 use crate::{ConfigSource, ConfigStatus, Placement};
 use kubelet_config::risk::Class;
 
@@ -29,6 +32,8 @@ pub const SYNCED: &str = "Synced";
 pub const ACTIVE: &str = "Active";
 /// Condition: the assigned configuration is the last known good.
 pub const KNOWN_GOOD: &str = "KnownGood";
+/// Condition: the kubelet runs every value that the active configuration names. `Unknown` if the agent cannot tell.
+pub const EFFECTIVE: &str = "Effective";
 
 /// Desired configuration of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,7 +140,7 @@ pub struct NodeConfigStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub placement: Option<Placement>,
-    /// What the node's own configuration is to the running overlay. Unset for other configurations.
+    /// What the kubelet runs of the active configuration. Unset for the node's own configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<EffectiveStatus>,
     /// Conditions in the form of meta/v1 Condition.
@@ -146,11 +151,26 @@ pub struct NodeConfigStatus {
     pub agent: Option<ReportingAgent>,
 }
 
-/// What the node's own configuration is to the running overlay.
+/// What the kubelet runs of the active configuration, and what the node's own configuration has beneath it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::effective)]
 pub struct EffectiveStatus {
+    /// How the agent knows the values that the kubelet runs: `computed`, from its files and its command line. Unset if it
+    /// cannot tell; the condition Effective then has the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Hash of all values that the kubelet runs (`v1:blake3:<hex>`). Nodes with the same hash run the same. Unset without
+    /// a source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// Values that the active configuration names and the kubelet does not run, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<OverriddenValue>,
+    /// Number of further overridden values.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(with = "i64")]
+    pub overridden_more: u32,
     /// Values of the node's own configuration for the fields that the active overlay sets, at most 64. A field returns to
     /// its own value if it leaves the overlay. One that is missing here has no own value, unless `beneathMore` is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -164,6 +184,47 @@ pub struct EffectiveStatus {
 impl EffectiveStatus {
     /// Maximum number of listed own values.
     pub const MAX_BENEATH: usize = 64;
+    /// Maximum number of listed overridden values.
+    pub const MAX_OVERRIDDEN: usize = 20;
+    /// The source of values that the agent computes.
+    pub const COMPUTED: &str = "computed";
+}
+
+/// A value that the active configuration names and the kubelet does not run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::overridden_value)]
+pub struct OverriddenValue {
+    /// Path of the field, with dots: `evictionHard.memory.available`.
+    pub field: String,
+    /// The reviewed value as JSON, at most 256 characters. Unset: the kubelet's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewed: Option<String>,
+    /// The value that the kubelet runs as JSON, at most 256 characters. Unset if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<String>,
+    /// What sets the running value: a flag such as `--max-pods`, or the path of a file. Unset if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl OverriddenValue {
+    /// Maximum length of the source of a value, in characters.
+    pub const MAX_BY: usize = 512;
+}
+
+impl fmt::Display for OverriddenValue {
+    /// `maxPods is 50 by the flag --max-pods, reviewed is 60`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = |value: &Option<String>| one_line(value.as_deref().unwrap_or("unset"));
+        write!(f, "{} is {}", one_line(&self.field), value(&self.running))?;
+        match self.by.as_deref().map(one_line) {
+            Some(by) if by.starts_with("--") => write!(f, " by the flag {by}")?,
+            Some(by) => write!(f, " by the file {by}")?,
+            None => {}
+        }
+        write!(f, ", reviewed is {}", value(&self.reviewed))
+    }
 }
 
 /// A value of the node's own configuration.
@@ -209,7 +270,7 @@ pub struct ReportingAgent {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::condition)]
 pub struct Condition {
-    /// `Synced`, `Active` or `KnownGood`.
+    /// `Synced`, `Active`, `KnownGood` or `Effective`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.

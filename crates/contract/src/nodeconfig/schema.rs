@@ -5,7 +5,7 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{EffectiveStatus, OwnValue};
+use super::{EffectiveStatus, OverriddenValue, OwnValue};
 use crate::Placement;
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
@@ -65,6 +65,22 @@ pub(super) fn effective(schema: &mut Schema) {
         beneath.insert("x-kubernetes-list-type".to_owned(), json!("map"));
         beneath.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
     }
+    if let Some(overridden) = property_at(schema, &["overridden"]) {
+        overridden.insert("maxItems".to_owned(), json!(EffectiveStatus::MAX_OVERRIDDEN));
+        overridden.insert("x-kubernetes-list-type".to_owned(), json!("map"));
+        overridden.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
+    }
+    limit_length(property_at(schema, &["source"]), 1, 64);
+    limit_length(property_at(schema, &["hash"]), 1, 128);
+}
+
+/// Completes the schema of an overridden value.
+pub(super) fn overridden_value(schema: &mut Schema) {
+    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
+    for value in ["reviewed", "running"] {
+        limit_length(property_at(schema, &[value]), 1, length(OwnValue::MAX_VALUE));
+    }
+    limit_length(property_at(schema, &["by"]), 1, length(OverriddenValue::MAX_BY));
 }
 
 /// Completes the schema of an own value.

@@ -25,6 +25,7 @@ pub mod node_config;
 pub mod orders;
 pub mod own_values;
 pub mod pods;
+pub mod proof;
 pub mod references;
 pub mod running;
 pub mod version;
@@ -38,6 +39,7 @@ pub use maintainer::Maintainer;
 pub use node_config::NodeConfigState;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use own_values::OwnValues;
+pub use proof::Proof;
 pub use pods::{EvictionAnswer, Pod, PodBudget, Rejection};
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
@@ -198,6 +200,9 @@ pub struct Node {
     /// What the node's own configuration has for the fields of its active overlay, if its agent reports that.
     #[serde(skip)]
     pub own_values: Option<Arc<OwnValues>>,
+    /// What the node's agent knows of the values that the kubelet runs. `None` if it reports nothing.
+    #[serde(skip)]
+    pub proof: Option<Arc<Proof>>,
     /// Whether the Node is being deleted.
     pub deleting: bool,
     /// Whether the Node is cordoned (`spec.unschedulable`).
@@ -242,6 +247,7 @@ impl Node {
             status_since: None,
             trial_ends: None,
             own_values: None,
+            proof: None,
             deleting: false,
             cordoned: false,
             maintainer: None,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{CreationTime, NodeContent, OwnValues, UnreadableField};
+use super::{CreationTime, NodeContent, OwnValues, Proof, UnreadableField};
 use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
-use crate::{ConfigSource, ConfigStatus, ContentHash};
+use crate::{ConfigSource, ConfigStatus, ContentHash, Placement};
 
 /// Assignment and report of a node, from its NodeConfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct NodeConfigState {
     pub content: NodeContent,
     /// What the node's own configuration has for the fields of the running overlay, if the agent reports that.
     pub own_values: Option<Arc<OwnValues>>,
+    /// What the agent knows of the values that the kubelet runs, if it reports that.
+    pub proof: Option<Arc<Proof>>,
     /// First field that could not be decoded, if any.
     pub unreadable: Option<Box<UnreadableField>>,
 }
@@ -51,7 +53,8 @@ impl NodeConfigState {
             trial_ends: trial_end(&config.status),
             content: content(&config),
             status: current_status(&config),
-            own_values: config.status.effective.map(|effective| Arc::new(OwnValues::of(effective))),
+            proof: Proof::of(&config.status),
+            own_values: own_values(config.status),
             source: config.spec.config_source,
             unreadable: config.unreadable.map(Box::new),
         }
@@ -68,6 +71,12 @@ impl NodeConfigState {
     pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
         self.source.iter().chain(self.status.iter().flat_map(ConfigStatus::sources))
     }
+}
+
+/// The own values beneath the running overlay. Other configurations have none beneath.
+fn own_values(status: NodeConfigStatus) -> Option<Arc<OwnValues>> {
+    let effective = status.effective.filter(|_| status.placement == Some(Placement::Overlay))?;
+    Some(Arc::new(OwnValues::of(effective)))
 }
 
 /// Time of the last change of what runs: `Synced` reports that the agent accepted the assignment, `Active` that the

@@ -6,6 +6,7 @@
 //!   ([`crate::defaults`]), flags (`flags.rs`) and validation ([`crate::verdict`]).
 //! - [`overlaid`] merges a configuration over the text of another one. The kubelet reads the result as one file, so it
 //!   sets its defaults afterwards. A kubelet that merges a drop-in sets defaults before the merge.
+//! - [`overridden`] returns the values of a configuration that something later sets.
 //! - [`changes`] returns the changes between two configurations of one file.
 //!
 //! A value has the form in which the kubelet prints it in `/configz`: durations in Go's form, no empty lists and maps,
@@ -28,6 +29,7 @@ mod flag_values;
 mod flags;
 pub mod folder;
 mod merge;
+mod overridden;
 #[cfg(test)]
 mod placements;
 mod printed;
@@ -38,6 +40,7 @@ mod traced;
 pub use changes::{EffectiveChange, ValueChange, changes};
 pub use flags::{flag_of, paths as flag_paths};
 pub use folder::{ConfigDir, FolderEntry, is_read};
+pub use overridden::{Overridden, overridden};
 
 /// The file of a default in a [`Place`].
 const DEFAULT: &str = "";

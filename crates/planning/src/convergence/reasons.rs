@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
 use nodecfg_contract::Placement;
+use nodecfg_contract::nodeconfig::OverriddenValue;
 use nodecfg_contract::observed::{Age, MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
 
@@ -146,6 +147,13 @@ pub enum ConvergenceFailure {
         /// Error text of the agent, with the field.
         error: String,
     },
+    /// The node runs the assignment, and something that its kubelet reads later overrides values of it.
+    Overridden {
+        /// The overridden values, without those that the pool accepts.
+        values: Vec<OverriddenValue>,
+        /// Number of further overridden values, which the agent does not list.
+        more: u32,
+    },
     /// The time limit of the pool passed.
     TimedOut {
         /// The state that the node was still waiting in.
@@ -169,10 +177,28 @@ pub enum ConvergenceFailure {
     },
 }
 
+impl ConvergenceFailure {
+    /// Reports whether the configuration may be the cause, so that another one may help the node. Not if something
+    /// overrides its values, or if only its trial takes too long: the node runs the target and is Ready.
+    #[must_use]
+    pub fn may_be_the_configuration(&self) -> bool {
+        !matches!(self, Self::Overridden { .. } | Self::TimedOut { waiting: Waiting::OnTrial })
+    }
+}
+
 impl fmt::Display for ConvergenceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { error } | Self::NotPrepared { error } => f.write_str(&one_line(error)),
+            Self::Overridden { values, more } => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                f.write_str(&values.join("; "))?;
+                match (values.is_empty(), more) {
+                    (_, 0) => Ok(()),
+                    (true, more) => write!(f, "the kubelet overrides {more} reviewed values that its agent does not list"),
+                    (false, more) => write!(f, "; and {more} more"),
+                }
+            }
             Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
             // Its text names the command, too.
             Self::NoSync { waiting: waiting @ Waiting::NeverAssigned { .. } } => waiting.fmt(f),

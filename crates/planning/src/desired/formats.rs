@@ -108,6 +108,9 @@ pub struct FleetKubeletSpec {
     /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default: none.
     #[schemars(with = "Vec<RemovableField>")]
     pub accept_removed: BTreeSet<String>,
+    /// Fields that a flag or a later file may set to another value, beside those of each pool. Default: none.
+    #[schemars(with = "Vec<String>")]
+    pub accept_overridden: BTreeSet<String>,
 }
 
 /// Specification of a pool.
@@ -157,6 +160,11 @@ pub struct KubeletSpec {
     /// an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of its fleet, too.
     #[schemars(with = "Vec<RemovableField>")]
     pub accept_removed: BTreeSet<String>,
+    /// Fields that a flag of the kubelet or a later file may set to another value, such as maxPods or
+    /// evictionHard.memory.available. Without an entry, such a node does not converge. A pool has the entries of its fleet,
+    /// too.
+    #[schemars(with = "Vec<String>")]
+    pub accept_overridden: BTreeSet<String>,
 }
 
 /// Rollout policy.
@@ -391,6 +399,7 @@ impl RolloutSpec {
                 .unwrap_or(default.convergence_timeout),
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
             accept_removed: default.accept_removed,
+            accept_overridden: default.accept_overridden,
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
             schedule: self.schedule(fleet),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::fields::{Fields, choice};
 use super::formats::{FileRef, FleetKubeletSpec, KubeletSpec};
 use super::read::texts;
+use kubelet_config::fields;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::removals;
 use kubelet_config::spelling::nearest;
@@ -13,9 +14,9 @@ use nodecfg_contract::Placement;
 /// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
 const MAX_PATCHES: usize = 50;
 /// Keys of `spec.kubelet` of a Fleet.
-pub(super) const OF_FLEET: [&str; 3] = ["placement", "own", "acceptRemoved"];
+pub(super) const OF_FLEET: [&str; 4] = ["placement", "own", "acceptRemoved", "acceptOverridden"];
 /// Keys of `spec.kubelet` of a NodePool.
-pub(super) const OF_POOL: [&str; 6] = ["base", "patches", "local", "placement", "own", "acceptRemoved"];
+pub(super) const OF_POOL: [&str; 7] = ["base", "patches", "local", "placement", "own", "acceptRemoved", "acceptOverridden"];
 
 /// Reads the defaults of a fleet.
 pub(super) fn of_fleet(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> FleetKubeletSpec {
@@ -24,6 +25,7 @@ pub(super) fn of_fleet(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> FleetK
         placement: placement(&kubelet, findings),
         own: file(&kubelet, "own", findings),
         accept_removed: accept_removed(&kubelet, findings),
+        accept_overridden: accept_overridden(&kubelet, findings),
     }
 }
 
@@ -37,6 +39,7 @@ pub(super) fn of_pool(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Kubelet
         placement: placement(&kubelet, findings),
         own: file(&kubelet, "own", findings),
         accept_removed: accept_removed(&kubelet, findings),
+        accept_overridden: accept_overridden(&kubelet, findings),
     }
 }
 
@@ -81,6 +84,25 @@ fn accept_removed(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeSet
             Some(near) => format!("did you mean {near}?"),
             None => "remove it".to_owned(),
         };
+        findings.push(Finding::error("bad-value", message).at(place.clone()).field(path).help(help));
+    }
+    accepted
+}
+
+/// Fields that something else may set.
+fn accept_overridden(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeSet<String> {
+    const KEY: &str = "acceptOverridden";
+    let mut accepted = BTreeSet::new();
+    for (text, place) in texts(kubelet, KEY, findings) {
+        let top = text.split('.').next().unwrap_or_default();
+        if fields::lookup(top).is_some() {
+            accepted.insert(text.to_owned());
+            continue;
+        }
+        let path = kubelet.path(KEY);
+        let message = format!("`{path}`: no KubeletConfiguration has a field {text:?}");
+        let near = nearest(top, fields::all().filter(|field| !field.path.contains('.')).map(|field| field.path.as_str()));
+        let help = near.map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
         findings.push(Finding::error("bad-value", message).at(place.clone()).field(path).help(help));
     }
     accepted

@@ -199,6 +199,9 @@ pub struct RolloutPolicy {
     pub allow_disruption: Class,
     /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
     pub accept_removed: BTreeSet<String>,
+    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`). Default:
+    /// none.
+    pub accept_overridden: BTreeSet<String>,
     /// Drain of nodes for changes that need it.
     pub drain: DrainPolicy,
     /// When nodes may start. Default: always.
@@ -261,6 +264,7 @@ impl Default for RolloutPolicy {
             paused: false,
             allow_disruption: Class::Restart,
             accept_removed: BTreeSet::new(),
+            accept_overridden: BTreeSet::new(),
             drain: DrainPolicy::default(),
             schedule: Schedule::default(),
             order: None,

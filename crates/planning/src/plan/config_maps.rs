@@ -106,7 +106,7 @@ impl<'a> ConfigMapIndex<'a> {
         let hash = self.hash(source);
         let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
         let placement = Some(pool_placement(pool, self.observed));
-        let current = WantedSource { source: source.clone(), hash, uid, placement };
+        let current = WantedSource { hash, uid, placement, ..source.clone().into() };
         CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
 

@@ -71,5 +71,6 @@ pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) 
     let source = rendered.source(namespace);
     let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
     let placement = Some(pool_placement(pool, observed));
-    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement })
+    let may_override = Some(pool.policy.accept_overridden.clone());
+    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement, may_override })
 }

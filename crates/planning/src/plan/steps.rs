@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::convergence::Waiting;
+use crate::convergence::{ConvergenceFailure, Waiting};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{Assignment, ConfigSource};
@@ -151,6 +151,10 @@ fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) 
     assignment.from.serialize(serializer)
 }
 
+fn text<S: serde::Serializer>(failure: &Option<ConvergenceFailure>, serializer: S) -> Result<S::Ok, S::Error> {
+    failure.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
 /// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "action")]
@@ -162,7 +166,9 @@ pub enum Action {
     Await {
         /// Reason for waiting; `None` if the node failed or converged.
         waiting: Option<Waiting>,
-        /// Error that the node reports against the target.
-        error: Option<String>,
+        /// Failure that the node reports against the target.
+        #[serde(rename = "error", serialize_with = "text")]
+        #[schemars(rename = "error", with = "Option<String>")]
+        failure: Option<ConvergenceFailure>,
     },
 }

@@ -84,7 +84,7 @@ impl Sorter {
                             max_disruption: Class::Restart,
                         },
                         domain,
-                        action: Action::Await { waiting: None, error: None },
+                        action: Action::Await { waiting: None, failure: None },
                         was_ready: true,
                         available: true,
                         can_return: false,
@@ -103,7 +103,7 @@ impl Sorter {
 
     fn add_step(&mut self, node: &Node, step: Step) {
         match &step.action {
-            Action::Await { error: None, .. } if proves(node) => self.in_flight.push(step),
+            Action::Await { failure: None, .. } if proves(node) => self.in_flight.push(step),
             Action::Await { .. } => self.broken.push(step),
             // Starts before all domains, so that a later one follows it.
             Action::Assign if is_broken(node) => {

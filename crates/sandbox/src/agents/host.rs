@@ -24,6 +24,7 @@ use nodecfg_agent::disk::Disk as _;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::problem::{CommandError, HealthzError, RestartProblem};
+use nodecfg_agent::host::process::{KubeletProcess, ProcessProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::Paths;
@@ -392,6 +393,14 @@ impl Host for AgentHost {
         inner.process.check_healthz(self.0.clock.now())?;
         let port = inner.process.running().value("healthzPort");
         if port.is_none_or(|port| *port == at.port) { Ok(()) } else { Err(HealthzError::refused()) }
+    }
+
+    async fn process(&self) -> Result<KubeletProcess, ProcessProblem> {
+        let inner = self.0.lock();
+        let inputs = &inner.process.running().inputs;
+        let paths = [Some(format!("--config={CONFIG_FILE}")), inputs.drop_ins.as_ref().map(|_| format!("--config-dir={CONFIG_DIR}"))];
+        let arguments = paths.into_iter().flatten().chain(inputs.flags.iter().cloned()).collect();
+        Ok(KubeletProcess { arguments, drop_in_alpha: true })
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {

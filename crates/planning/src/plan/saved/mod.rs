@@ -194,6 +194,10 @@ pub struct SavedPolicy {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub accept_removed: BTreeSet<String>,
+    /// Fields that something else may set, if any.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub accept_overridden: BTreeSet<String>,
     /// Drain of nodes, if `allowDisruption` permits one: `evict, timeout 15m, …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
@@ -371,6 +375,7 @@ impl SavedPolicy {
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
             accept_removed: policy.accept_removed.clone(),
+            accept_overridden: policy.accept_overridden.clone(),
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
             schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
             order: policy.order.as_ref().map(ToString::to_string),
@@ -383,8 +388,9 @@ impl SavedPolicy {
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 15] {
+    fn fields(&self) -> [(&'static str, String); 16] {
         let none = || "none".to_owned();
+        let listed = |fields: &BTreeSet<String>| fields.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         [
             ("maxUnavailable", self.max_unavailable.clone()),
             ("canary.nodes", self.canary_nodes.map_or_else(none, |nodes| nodes.to_string())),
@@ -393,7 +399,8 @@ impl SavedPolicy {
             ("convergenceTimeout", self.convergence_timeout.clone()),
             ("paused", self.paused.to_string()),
             ("allowDisruption", self.allow_disruption.to_string()),
-            ("acceptRemoved", self.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", ")),
+            ("acceptRemoved", listed(&self.accept_removed)),
+            ("acceptOverridden", listed(&self.accept_overridden)),
             ("drain", self.drain.clone().unwrap_or_else(none)),
             ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
             ("order", self.order.clone().unwrap_or_else(|| "by name".to_owned())),

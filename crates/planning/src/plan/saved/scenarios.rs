@@ -216,7 +216,7 @@ fn reports_added_removed_and_changed_pools() {
 #[test]
 fn compares_every_policy_field() {
     type Change = fn(&mut RolloutPolicy);
-    let changes: [(Change, &[&str]); 10] = [
+    let changes: [(Change, &[&str]); 11] = [
         (|policy| policy.max_unavailable = MaxUnavailable::Percent(25), &["pool a: maxUnavailable is 25%, and was 1"]),
         (
             |policy| policy.canary = canary(1, 600),
@@ -246,6 +246,10 @@ fn compares_every_policy_field() {
         (
             |policy| policy.accept_removed = ["clusterDNS".to_owned()].into(),
             &["pool a: acceptRemoved is clusterDNS, and was "],
+        ),
+        (
+            |policy| policy.accept_overridden = ["maxPods".to_owned()].into(),
+            &["pool a: acceptOverridden is maxPods, and was "],
         ),
         (|_| {}, &[]),
     ];

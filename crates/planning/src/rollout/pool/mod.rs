@@ -264,8 +264,8 @@ impl PoolRun {
         }
         // Counts known failures on this target before any node is assigned.
         for number in self.nodes.numbers() {
-            if let Some(error) = self.nodes.get(number).and_then(|node| node.known_error.clone()) {
-                self.fail(number, ConvergenceFailure::Refused { error }, Duration::ZERO, context);
+            if let Some(failure) = self.nodes.get(number).and_then(|node| node.known_failure.clone()) {
+                self.fail(number, failure, Duration::ZERO, context);
             }
         }
         if !self.waits_for().is_empty() {

@@ -367,11 +367,10 @@ impl PoolRun {
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());
         self.interrupt_domain_soak();
-        // A trial that takes too long proves nothing: the node runs the target and is Ready.
-        let proven = !matches!(failure, ConvergenceFailure::TimedOut { waiting: Waiting::OnTrial });
+        let may_help = failure.may_be_the_configuration();
         self.nodes.set(number, Phase::Failed { failure: failure.clone(), seconds, rollback: Rollback::No });
         self.report_node(number, context, |pool, node| Progress::Failed { pool, node, failure });
-        if (self.mode.rollback_on_failure && proven) || self.rolling_back {
+        if (self.mode.rollback_on_failure && may_help) || self.rolling_back {
             self.roll_back_node(number, context);
         }
         if self.nodes.get(number).is_some_and(NodeState::was_down) {

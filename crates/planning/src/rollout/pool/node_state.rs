@@ -142,7 +142,7 @@ pub(super) struct NodeState {
     /// Drain of the node in this rollout, for the outcome.
     pub(super) drain_record: Option<DrainRecord>,
     /// Error that the node reported against its target when the plan was made.
-    pub(super) known_error: Option<String>,
+    pub(super) known_failure: Option<ConvergenceFailure>,
     pub(super) was_ready: bool,
     /// Extended resources before the assignment. Unset if this rollout did not assign the node.
     pub(super) resources: Option<ExtendedResources>,
@@ -313,7 +313,7 @@ impl NodeState {
             mark: Mark::None,
             drained: Drained::default(),
             drain_record: None,
-            known_error: None,
+            known_failure: None,
             was_ready: is_available,
             resources: None,
             resources_after: None,
@@ -354,9 +354,9 @@ impl NodeState {
 
     /// Creates the entry of a node that the plan has a step for.
     pub(super) fn planned(step: &Step, group: Group) -> Self {
-        let (assignment, waiting, known_error) = match &step.action {
+        let (assignment, waiting, known_failure) = match &step.action {
             Action::Assign => (Some(step.assignment.clone()), None, None),
-            Action::Await { waiting, error } => (None, waiting.clone(), error.clone()),
+            Action::Await { waiting, failure } => (None, waiting.clone(), failure.clone()),
         };
         let awaited = assignment.is_none();
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
@@ -369,7 +369,7 @@ impl NodeState {
             needs_drain: step.drain,
             rollback_drain: step.rollback_drain,
             mark: if step.marked { Mark::On { seen: true } } else { Mark::None },
-            known_error,
+            known_failure,
             was_ready: step.was_ready,
             ready: step.was_ready,
             can_return: step.can_return,

@@ -1,0 +1,180 @@
+//! The running kubelet: its command line, from `/proc`. Another host process cannot pass for it: only processes of this
+//! user or of root count, in the namespace of process ids in which this process runs.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::problem::OsError;
+
+/// The file system of processes. The host step shares the process ids of its host.
+pub const PROC: &str = "/proc";
+/// Name of the kubelet's program, also if a script has started it (`/proc/PID/comm`).
+const NAME: &str = "kubelet";
+/// Maximum size of a command line, in bytes. That of a kubelet has about one thousand.
+const MAX_COMMAND_LINE: u64 = 8 * 1024;
+/// Maximum size of an environment, in bytes.
+const MAX_ENVIRONMENT: u64 = 1024 * 1024;
+/// Variable that kubelets 1.28 and 1.29 require for `--config-dir`.
+const DROP_IN_ALPHA: &[u8] = b"KUBELET_CONFIG_DROPIN_DIR_ALPHA=";
+
+/// The running kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KubeletProcess {
+    /// Arguments after the name of the program.
+    pub arguments: Vec<String>,
+    /// Whether its environment has the variable that kubelets 1.28 and 1.29 require for `--config-dir`.
+    pub drop_in_alpha: bool,
+}
+
+/// Reason why the command line of the kubelet is unknown, as it may be published.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProcessProblem {
+    /// No process is a kubelet.
+    #[error("no process named kubelet runs on the host")]
+    NotRunning,
+    /// Several are.
+    #[error("{0} processes named kubelet run on the host")]
+    Several(usize),
+    /// The command line is too long.
+    #[error("the kubelet's command line is longer than {} KiB", MAX_COMMAND_LINE / 1024)]
+    TooLong,
+    /// The command line is not UTF-8.
+    #[error("the kubelet's command line is not UTF-8 text")]
+    NotUtf8,
+    /// `/proc` cannot be read.
+    #[error("the kubelet's process cannot be read: {0}")]
+    Unreadable(OsError),
+    /// The host step did not answer.
+    #[error("the host step did not tell the kubelet's command line")]
+    NoAnswer,
+}
+
+impl From<&io::Error> for ProcessProblem {
+    fn from(error: &io::Error) -> Self {
+        Self::Unreadable(OsError::from(error))
+    }
+}
+
+/// Finds the running kubelet below this folder, usually [`PROC`].
+///
+/// # Errors
+/// There is not exactly one, or it cannot be read.
+pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
+    let unreadable = |error: io::Error| ProcessProblem::from(&error);
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/pid"));
+    let own = namespace(&proc.join("self")).map_err(unreadable)?;
+    let user = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(proc).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let is_process = entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        let process = entry.path();
+        // A process may end at any moment.
+        let is_kubelet = || {
+            let name = std::fs::read_to_string(process.join("comm")).ok()?;
+            let owner = std::fs::metadata(&process).ok()?.uid();
+            Some(name.trim_end() == NAME && (owner == 0 || owner == user))
+        };
+        if !is_process || is_kubelet() != Some(true) {
+            continue;
+        }
+        match namespace(&process) {
+            Ok(other) if other == own => found.push(process),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+    match &found[..] {
+        [] => Err(ProcessProblem::NotRunning),
+        [process] => read(process),
+        several => Err(ProcessProblem::Several(several.len())),
+    }
+}
+
+fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
+    let line = start_of(&process.join("cmdline"), MAX_COMMAND_LINE.saturating_add(1))?;
+    if u64::try_from(line.len()).is_ok_and(|length| length > MAX_COMMAND_LINE) {
+        return Err(ProcessProblem::TooLong);
+    }
+    let line = String::from_utf8(line).map_err(|_| ProcessProblem::NotUtf8)?;
+    let arguments = line.strip_suffix('\0').unwrap_or(&line).split('\0').skip(1).map(str::to_owned).collect();
+    let environment = start_of(&process.join("environ"), MAX_ENVIRONMENT)?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let drop_in_alpha =
+        variables.any(|variable| variable.strip_prefix(DROP_IN_ALPHA).is_some_and(|value| !value.is_empty()));
+    Ok(KubeletProcess { arguments, drop_in_alpha })
+}
+
+/// The first bytes of a file.
+fn start_of(path: &Path, length: u64) -> Result<Vec<u8>, ProcessProblem> {
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(length).read_to_end(&mut content));
+    read.map(|_| content).map_err(|error| ProcessProblem::from(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder like `/proc` with these processes: name, command line and namespace.
+    fn proc(processes: &[(&str, &[u8], &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        let put = |pid: &str, (name, line, namespace): (&str, &[u8], &str)| {
+            let process = folder.path().join(pid);
+            fs::create_dir_all(process.join("ns")).expect("created");
+            fs::write(process.join("comm"), format!("{name}\n")).expect("written");
+            fs::write(process.join("cmdline"), line).expect("written");
+            fs::write(process.join("environ"), b"TOKEN=hunter2\0KUBELET_CONFIG_DROPIN_DIR_ALPHA=on\0").expect("written");
+            symlink(namespace, process.join("ns/pid")).expect("linked");
+        };
+        put("self", ("nodecfg-agent", b"", "pid:[1]"));
+        put("kubelet", ("kubelet", b"no process", "pid:[1]"));
+        for (number, process) in processes.iter().enumerate() {
+            put(&number.to_string(), *process);
+        }
+        folder
+    }
+
+    fn found(processes: &[(&str, &[u8], &str)]) -> Result<Vec<String>, ProcessProblem> {
+        find(proc(processes).path()).map(|process| process.arguments)
+    }
+
+    const KUBELET: (&str, &[u8], &str) = ("kubelet", b"/usr/bin/kubelet\0--max-pods=50\0--v\0\x32\0", "pid:[1]");
+
+    #[test]
+    fn reads_the_command_line_of_the_only_kubelet() {
+        let others: [(&str, &[u8], &str); 2] = [("sh", b"sh\0-c\0kubelet", "pid:[1]"), ("kubelet", b"x\0", "pid:[2]")];
+        let arguments = ["--max-pods=50", "--v", "2"].map(str::to_owned).to_vec();
+        assert_eq!(found(&[others[0], KUBELET, others[1]]), Ok(arguments), "a pod has its own namespace");
+        assert_eq!(found(&[("kubelet", b"kubelet\0", "pid:[1]")]), Ok(vec![]));
+        assert_eq!(found(&others), Err(ProcessProblem::NotRunning));
+        assert_eq!(found(&[KUBELET, KUBELET]), Err(ProcessProblem::Several(2)));
+        assert!(find(proc(&[KUBELET]).path()).is_ok_and(|process| process.drop_in_alpha));
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_read() {
+        let long = [b"kubelet\0".as_slice(), &b"--v=2\0".repeat(10_000)].concat();
+        assert_eq!(found(&[("kubelet", &long, "pid:[1]")]), Err(ProcessProblem::TooLong));
+        assert_eq!(found(&[("kubelet", b"kubelet\0--x=\xff\0", "pid:[1]")]), Err(ProcessProblem::NotUtf8));
+        let folder = proc(&[KUBELET]);
+        fs::remove_file(folder.path().join("0/environ")).expect("removed");
+        assert!(matches!(find(folder.path()), Err(ProcessProblem::Unreadable(_))));
+        assert!(matches!(find(Path::new("/no/such/folder")), Err(ProcessProblem::Unreadable(_))));
+    }
+
+    #[test]
+    fn reads_this_host() {
+        assert!(matches!(find(Path::new(PROC)), Ok(_) | Err(ProcessProblem::NotRunning)));
+    }
+}

@@ -1,0 +1,156 @@
+//! The proof that the kubelet runs the reviewed values: they are compared with what it runs according to its files and the
+//! command line of its process. Pure.
+
+use super::host::process::{KubeletProcess, ProcessProblem};
+use kubelet_config::document::Document;
+use kubelet_config::effective::{self, ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden};
+use kubelet_config::minor::Minor;
+use kubelet_config::secrets;
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue};
+use nodecfg_contract::observed::KubeletVersion;
+
+/// Reason why it is unknown whether the kubelet runs the reviewed values, as it may be published.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unproven {
+    /// The command line is unknown.
+    #[error(transparent)]
+    Process(#[from] ProcessProblem),
+    /// The version of the kubelet is unknown, or nodecfg's tables lack it.
+    #[error("nodecfg has no rules for the version of the kubelet")]
+    Version,
+    /// The kubelet does not read what the agent writes.
+    #[error("the kubelet was started without {flag} {path}, where the agent places configurations")]
+    OtherPath {
+        /// The flag of the kubelet.
+        flag: &'static str,
+        /// Path that the agent writes.
+        path: String,
+    },
+    /// The agent cannot read a file that the kubelet reads.
+    #[error("the agent cannot read every file of the kubelet's --config and --config-dir")]
+    Unreadable,
+    /// By the rules of its version, the kubelet would not start with its files and flags.
+    #[error("by the rules of its version, the kubelet would refuse its files and flags")]
+    Refused,
+}
+
+impl Unproven {
+    /// Reason of the condition Effective.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Process(_) => "CommandLineUnknown",
+            Self::Version => "VersionUnknown",
+            Self::OtherPath { .. } => "OtherPath",
+            Self::Unreadable => "FilesUnreadable",
+            Self::Refused => "FilesRefused",
+        }
+    }
+}
+
+/// What a kubelet reads.
+#[derive(Debug)]
+pub struct KubeletFiles {
+    /// Path and text of the file of `--config`.
+    pub config: Option<(String, String)>,
+    /// Folder of `--config-dir`.
+    pub config_dir: Option<ConfigDir>,
+    /// Name of the agent's file in that folder. `None` if the agent writes the file of `--config`.
+    pub drop_in: Option<&'static str>,
+}
+
+impl KubeletFiles {
+    /// What a kubelet with these files runs.
+    fn run(&self, config_dir: Option<&ConfigDir>, minor: Minor, flags: &[String]) -> Result<Effective, Unproven> {
+        let config = self.config.as_ref().map(|(path, text)| ConfigFile { path, text });
+        // The running kubelet has what it requires for its folder.
+        effective::effective(&Kubelet { minor, config, config_dir, drop_in_alpha: true, flags })
+            .map_err(|_| Unproven::Refused)
+    }
+
+    /// The folder without the files that the kubelet reads after the agent's.
+    fn up_to_the_drop_in(&self) -> Option<ConfigDir> {
+        let (mut folder, drop_in) = (self.config_dir.clone()?, self.drop_in?);
+        let root = match folder.root.as_mut()? {
+            FolderEntry::Link(Some(end)) => &mut **end,
+            root => root,
+        };
+        if let FolderEntry::Folder(entries) = root {
+            entries.retain(|name, _| name.as_str() <= drop_in);
+        }
+        Some(folder)
+    }
+}
+
+/// Version by whose rules the kubelet reads its files.
+///
+/// # Errors
+/// [`Unproven::Version`].
+pub fn version(kubelet: Option<KubeletVersion>) -> Result<Minor, Unproven> {
+    let known = kubelet.filter(|version| version.major == 1).map(|version| Minor(version.minor));
+    known.filter(|minor| minor.is_known()).ok_or(Unproven::Version)
+}
+
+/// Paths of `--config` and `--config-dir` of a running kubelet.
+///
+/// # Errors
+/// [`Unproven::Refused`].
+pub fn paths(process: &KubeletProcess, minor: Minor) -> Result<[Option<String>; 2], Unproven> {
+    effective::flag_paths(&process.arguments, minor).map_err(|_| Unproven::Refused)
+}
+
+/// Compares reviewed values with what the kubelet runs.
+///
+/// # Errors
+/// Reason why that is unknown.
+pub fn compare(
+    reviewed: &str,
+    files: &KubeletFiles,
+    process: &KubeletProcess,
+    minor: Minor,
+) -> Result<EffectiveStatus, Unproven> {
+    let reviewed = Document::parse("reviewed", reviewed).document.ok_or(Unproven::Refused)?;
+    let running = files.run(files.config_dir.as_ref(), minor, &process.arguments)?;
+    let alone = files.run(files.up_to_the_drop_in().as_ref(), minor, &[])?;
+    let mut found: Vec<OverriddenValue> =
+        effective::overridden(&reviewed, &alone, &running).into_iter().map(published).collect();
+    let more = found.len().saturating_sub(EffectiveStatus::MAX_OVERRIDDEN);
+    found.truncate(EffectiveStatus::MAX_OVERRIDDEN);
+    let values: serde_json::Map<String, serde_json::Value> =
+        running.values.into_iter().map(|(path, found)| (path, found.value)).collect();
+    Ok(EffectiveStatus {
+        source: Some(EffectiveStatus::COMPUTED.to_owned()),
+        hash: Some(ContentHash::of(serde_json::Value::Object(values).to_string().as_bytes()).to_string()),
+        overridden: found,
+        overridden_more: u32::try_from(more).unwrap_or(u32::MAX),
+        ..EffectiveStatus::default()
+    })
+}
+
+/// An overridden value as it may be published: without secrets, and cut to its limits.
+fn published(found: Overridden) -> OverriddenValue {
+    let Overridden { path, named, running, by } = found;
+    let value = |value: serde_json::Value| {
+        let text = secrets::redacted(&path, &value.to_string());
+        if secrets::is_secret(&path) { secrets::NOT_SHOWN.to_owned() } else { cut(&text, OwnValue::MAX_VALUE) }
+    };
+    let (reviewed, running) = (named.map(value), running.map(value));
+    let by = match by {
+        Origin::Default => None,
+        by => Some(cut(&by.to_string(), OverriddenValue::MAX_BY)),
+    };
+    OverriddenValue { field: cut(&path, OwnValue::MAX_FIELD), reviewed, running, by }
+}
+
+/// The start of a text, with an ellipsis if it is longer.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "proof_tests.rs"]
+mod tests;

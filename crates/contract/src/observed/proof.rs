@@ -1,0 +1,35 @@
+//! What is known of the values that a kubelet runs.
+
+use std::sync::Arc;
+
+use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus, OverriddenValue};
+
+/// What the agent of a node knows of the values that its kubelet runs (`status.effective` and the condition Effective).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// The kubelet runs what the active configuration names, except for these values.
+    Known {
+        /// The first of these values.
+        overridden: Vec<OverriddenValue>,
+        /// Number of the others.
+        more: u32,
+    },
+    /// The agent cannot tell.
+    Unknown {
+        /// Reason in one sentence.
+        reason: String,
+    },
+}
+
+impl Proof {
+    /// The proof in a status. `None` for the node's own configuration, and for agents that do not look.
+    pub(super) fn of(status: &NodeConfigStatus) -> Option<Arc<Self>> {
+        let effective = status.effective.as_ref();
+        if let Some(found) = effective.filter(|effective| effective.source.is_some()) {
+            let (overridden, more) = (found.overridden.clone(), found.overridden_more);
+            return Some(Arc::new(Self::Known { overridden, more }));
+        }
+        let condition = status.conditions.iter().find(|condition| condition.kind == EFFECTIVE)?;
+        Some(Arc::new(Self::Unknown { reason: condition.message.clone() }))
+    }
+}

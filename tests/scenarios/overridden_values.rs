@@ -1,0 +1,109 @@
+//! Scenarios of nodes whose kubelets run other values than the reviewed ones, because a flag or a later file sets them.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, ClusterSetup, Repository, until};
+use nodecfg_sandbox::kubelets::Fault;
+
+scenarios! {
+    SandboxAgents {
+        flag_over_a_file_fails_its_node_and_is_named,
+        flag_over_a_drop_in_fails_its_node_and_is_named,
+        later_drop_in_over_a_file_fails_its_node_and_is_named,
+        later_drop_in_over_a_drop_in_fails_its_node_and_is_named,
+        value_that_is_not_reviewed_is_no_failure,
+        override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync,
+    }
+}
+
+/// All nodes at once. One failure is tolerated, so that the others converge.
+const AT_ONCE: &str = "{maxUnavailable: 100%, maxFailures: 1}";
+const NODES: [&str; 3] = ["a-1", "a-2", "a-3"];
+
+async fn flag_over_a_file_fails_its_node_and_is_named(start: ClusterSetup) {
+    overridden(start, "flag:maxPods=120", "by the flag --max-pods").await;
+}
+
+async fn flag_over_a_drop_in_fails_its_node_and_is_named(start: ClusterSetup) {
+    overridden(start.drop_ins(), "flag:maxPods=120", "by the flag --max-pods").await;
+}
+
+const LATER: &str = "by the file /etc/kubernetes/kubelet.conf.d/95-other.conf";
+
+async fn later_drop_in_over_a_file_fails_its_node_and_is_named(start: ClusterSetup) {
+    overridden(start, "later-drop-in:maxPods=120", LATER).await;
+}
+
+async fn later_drop_in_over_a_drop_in_fails_its_node_and_is_named(start: ClusterSetup) {
+    overridden(start.drop_ins(), "later-drop-in:maxPods=120", LATER).await;
+}
+
+/// The condition Effective of a node: its status and its reason.
+async fn effective(cluster: &Cluster, node: &str) -> Option<String> {
+    let object = cluster.assignment_object(node).await;
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.into_iter().find(|condition| condition["type"] == "Effective")?;
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    Some(format!("{} {}", text("status"), text("reason")))
+}
+
+async fn overridden(start: ClusterSetup, fault: &str, cause: &str) {
+    let cluster = start.kubeadm().pool("a", 3).fault("a-2", fault.parse().expect("a fault")).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    let text = format!("maxPods is 120 {cause}, reviewed is 150");
+    cluster.sync(&repository, &[]).await.exits(5).prints(", 1 failed.").prints(&format!("failed: a-2: {text}"));
+    // The configuration is not the cause, so the node keeps it.
+    for node in NODES {
+        assert_eq!(cluster.kubelet_restarts(node), 1, "{node}");
+        assert_eq!(cluster.state(node).await.error, None, "{node}");
+        let expected = if node == "a-2" { "False Overridden" } else { "True Effective" };
+        assert_eq!(effective(&cluster, node).await.as_deref(), Some(expected), "{node}");
+    }
+    let reported = cluster.assignment_object("a-2").await["status"]["effective"].clone();
+    assert_eq!(reported["source"], "computed");
+    let value = &reported["overridden"][0];
+    assert_eq!([&value["field"], &value["reviewed"], &value["running"]], ["maxPods", "150", "120"]);
+
+    // Each command has the same judge.
+    cluster.run("verify", &repository, &["--timeout", "1s"]).await.exits(5).prints(&text);
+    cluster.run("status", &repository, &[]).await.prints("1 failed").prints(&text);
+    let status = cluster.run("status", &repository, &["-o", "json"]).await.json();
+    let pool = &status["pools"][0];
+    assert_eq!([&pool["converged"], &pool["proven"]], [&json!(2), &json!(2)], "{status}");
+    cluster.sync(&repository, &[]).await.exits(5).prints(&text);
+    assert_eq!(NODES.map(|node| cluster.kubelet_restarts(node)), [1, 1, 1], "no further restart");
+
+    repository.pool_spec("a", &format!("{{rollout: {AT_ONCE}, kubelet: {{acceptOverridden: [maxPods]}}}}"));
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).prints("3 nodes up to date");
+    cluster.run("verify", &repository, &[]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn value_that_is_not_reviewed_is_no_failure(start: ClusterSetup) {
+    let flag: Fault = "flag:registryPullQPS=7".parse().expect("a fault");
+    let cluster = start.kubeadm().pool("a", 2).fault("a-1", flag).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
+    assert_eq!(cluster.running("a-1").await["registryPullQPS"], 7);
+    let hash = async |node: &str| cluster.assignment_object(node).await["status"]["effective"]["hash"].clone();
+    let hashes: [Value; 2] = [hash("a-1").await, hash("a-2").await];
+    assert!(hashes[0].is_string() && hashes[0] != hashes[1], "they run different values: {hashes:?}");
+    cluster.down().await;
+}
+
+async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(start: ClusterSetup) {
+    let cluster = start.kubeadm().pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
+    cluster.fault("a-1", Some("flag:maxPods=120".parse().expect("a fault"))).await;
+    repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 7");
+    let text = "maxPods is 120 by the flag --max-pods, reviewed is 150";
+    cluster.sync(&repository, &[]).await.exits(5).prints("1 failed").prints(text);
+    // Without the flag, the node proves itself with the next start of its kubelet.
+    cluster.fault("a-1", None).await;
+    repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 8");
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
+    until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective")).await;
+    cluster.down().await;
+}
