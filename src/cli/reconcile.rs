@@ -246,8 +246,10 @@ impl Reconciliation<'_> {
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);
-        let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
+        let mut execution =
+            execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
         *started = true;
+        self.kubelets.witness(&mut execution.outcome, &self.loaded.desired, &observed, self.reader).await;
         Ok(reporter.finish(&execution, terminal))
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Args {
     #[command(flatten)]
     trial: TrialArgs,
     #[command(flatten)]
+    kubelets: KubeletArgs,
+    #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
@@ -111,7 +113,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         ignored_windows: None,
     };
     let mut listen = |now, event: &_| reporter.event(now, event);
-    let execution = execute::verify(rollout, &reader, no_sync, stop, &mut listen).await;
+    let mut execution = execute::verify(rollout, &reader, no_sync, stop, &mut listen).await;
+    args.kubelets.witness(&mut execution.outcome, &loaded.desired, observed, &reader).await;
     Ok(reporter.finish(&execution, terminal))
 }
 

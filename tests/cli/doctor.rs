@@ -22,7 +22,7 @@ fn reports_healthy_cluster() {
     cluster.embedded().api().clear_denials();
     shows!("doctor-alone", narrow_output(&cluster.run(folder.path(), "doctor --no-repo")));
     shows!("doctor", narrow_output(&cluster.run(folder.path(), "doctor .")));
-    assert_eq!(cluster.run(folder.path(), "sync --no-ask-kubelets").exit, 0);
+    assert_eq!(cluster.run(folder.path(), "sync --ask-kubelets none").exit, 0);
     let verbose = narrow_output(&cluster.run(folder.path(), "doctor . -v"));
     // The name of the folder differs between runs.
     let verbose: String =
@@ -38,7 +38,7 @@ fn reports_unhealthy_cluster() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu", "spare"], 2, &["gpu-2=validate-error"]);
     cluster.embedded().api().clear_denials();
-    assert_eq!(cluster.run(folder.path(), "sync --no-ask-kubelets").exit, 5);
+    assert_eq!(cluster.run(folder.path(), "sync --ask-kubelets none").exit, 5);
     cluster.embedded().api().deny_user("sandbox", "patch", "nodes");
     cluster.embedded().api().deny_user("sandbox", "create", "configmaps");
     let now = nodecfg_clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();

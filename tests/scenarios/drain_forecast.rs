@@ -39,7 +39,7 @@ async fn review_names_pods_that_prevent_a_drain(start: ClusterSetup) {
     let cluster = start.pool("a", 3).workloads(workloads).up().await;
     let before = cluster.written().await;
     let repository = repository();
-    let diff = cluster.run("diff", &repository, &["--no-ask-kubelets", "-v"]).await.exits(1);
+    let diff = cluster.run("diff", &repository, &["--ask-kubelets", "none", "-v"]).await.exits(1);
     diff.prints("drains 3 nodes, 2 at a time: their current configuration is unknown; up to 15m per node")
         .prints("2 pods to evict on 1 node; 1 pod tolerates the taint and stays")
         .prints("drain refused: 1 pod with emptyDir volumes on a-1 (default/empty-dir")
@@ -68,7 +68,7 @@ async fn review_names_pods_that_prevent_a_drain(start: ClusterSetup) {
 
 async fn large_drain_lists_pods_once(start: ClusterSetup) {
     let cluster = start.pool("a", 21).pool("b", 1).workloads(WorkloadSpec::filling(22, 4)).up().await;
-    let diff = cluster.run("diff", &repository(), &["--no-ask-kubelets", "-o", "json"]).await.exits(1).json();
+    let diff = cluster.run("diff", &repository(), &["--ask-kubelets", "none", "-o", "json"]).await.exits(1).json();
     assert_eq!(asked(&cluster), (1, 1), "one list of all pods");
     let pods = &diff["pools"][0]["rollout"]["drain"]["pods"];
     assert_eq!(pods["nodes"].as_array().unwrap().len(), 21);
@@ -87,7 +87,7 @@ async fn review_without_the_right_to_list_pods_says_so(start: ClusterSetup) {
     let repository = repository();
     for resource in ["pods", "poddisruptionbudgets"] {
         cluster.sandbox().forbid("list", resource);
-        let diff = cluster.run("diff", &repository, &["--no-ask-kubelets"]).await.exits(1);
+        let diff = cluster.run("diff", &repository, &["--ask-kubelets", "none"]).await.exits(1);
         diff.prints("the pods to evict are unknown: cannot list")
             .prints(&format!("may not list {resource}"))
             .prints("bind the user to the ClusterRole nodecfg-forecaster of deploy/forecaster")
@@ -100,7 +100,7 @@ async fn review_without_the_right_to_list_pods_says_so(start: ClusterSetup) {
 async fn review_without_a_drain_reads_no_pods(start: ClusterSetup) {
     let cluster = start.pool("a", 2).workloads(WorkloadSpec::filling(2, 4)).up().await;
     let repository = Repository::of_pool("maxPods: 64", "{maxUnavailable: 2}");
-    let diff = cluster.run("diff", &repository, &["--no-ask-kubelets"]).await.exits(1);
+    let diff = cluster.run("diff", &repository, &["--ask-kubelets", "none"]).await.exits(1);
     diff.does_not_print("to evict").does_not_print("drains");
     assert_eq!(asked(&cluster), (0, 0));
     cluster.down().await;

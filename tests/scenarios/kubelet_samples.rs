@@ -61,7 +61,7 @@ async fn unasked_and_unreadable_kubelets_leave_the_risk_unknown(start: ClusterSe
     let cluster = start.pool("a", 3).up().await;
     let repository = Repository::of_pool("maxPods: 64", "{maxUnavailable: 100%}");
     let unknown = "risk: unknown (the current configuration is unknown)";
-    cluster.run("diff", &repository, &["--no-ask-kubelets"]).await.exits(1).prints(unknown);
+    cluster.run("diff", &repository, &["--ask-kubelets", "none"]).await.exits(1).prints(unknown);
     assert_eq!(asked(&cluster), 0);
     // One kubelet that refuses does not hide what the others run.
     cluster.fault("a-1", Some(Fault::RefusesConfigz)).await;

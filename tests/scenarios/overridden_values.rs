@@ -13,6 +13,10 @@ scenarios! {
         later_drop_in_over_a_drop_in_fails_its_node_and_is_named,
         value_that_is_not_reviewed_is_no_failure,
         override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync,
+        kubelets_that_are_asked_agree_with_their_agents,
+    }
+    Kubelets {
+        kubelets_are_asked_where_no_agent_compares,
     }
 }
 
@@ -89,6 +93,13 @@ async fn value_that_is_not_reviewed_is_no_failure(start: ClusterSetup) {
     let hash = async |node: &str| cluster.assignment_object(node).await["status"]["effective"]["hash"].clone();
     let hashes: [Value; 2] = [hash("a-1").await, hash("a-2").await];
     assert!(hashes[0].is_string() && hashes[0] != hashes[1], "they run different values: {hashes:?}");
+
+    // The next change would name it, and the plan says so before.
+    repository.change("a", "maxPods: 150\nregistryPullQPS: 9");
+    let announced = "registryPullQPS: 9 has no effect on node a-1: the flag --registry-qps sets 7";
+    cluster.run("diff", &repository, &[]).await.exits(1).prints(announced);
+    let failed = "registryPullQPS is 7 by the flag --registry-qps, reviewed is 9";
+    cluster.sync(&repository, &[]).await.exits(5).prints(announced).prints(failed);
     cluster.down().await;
 }
 
@@ -105,5 +116,31 @@ async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(sta
     repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 8");
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective")).await;
+    cluster.down().await;
+}
+
+async fn kubelets_that_are_asked_agree_with_their_agents(start: ClusterSetup) {
+    let cluster = start.kubeadm().pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    cluster.sync(&repository, &["--ask-kubelets", "all"]).await.exits(0).prints("2 nodes: 2 converged");
+    cluster.run("verify", &repository, &["--ask-kubelets", "all"]).await.exits(0);
+    cluster.down().await;
+}
+
+/// Kubelets up to 1.23 report nothing about their flags.
+async fn kubelets_are_asked_where_no_agent_compares(start: ClusterSetup) {
+    let flag: Fault = "flag:maxPods=120".parse().expect("a fault");
+    let cluster = start.pool("a", 3).fault("a-2", flag).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    cluster.sync(&repository, &["--ask-kubelets", "none"]).await.exits(0).prints("3 nodes: 3 converged");
+    let text = "failed: a-2: maxPods is 120, reviewed is 150";
+    for which in ["sample", "all"] {
+        cluster.run("verify", &repository, &["--ask-kubelets", which]).await.exits(5).prints(text);
+    }
+    cluster.sync(&repository, &[]).await.exits(5).prints(text);
+    cluster.run("verify", &repository, &["--ask-kubelets", "none"]).await.exits(0);
+    repository.pool_spec("a", &format!("{{rollout: {AT_ONCE}, kubelet: {{acceptOverridden: [maxPods]}}}}"));
+    repository.commit();
+    cluster.run("verify", &repository, &[]).await.exits(0);
     cluster.down().await;
 }

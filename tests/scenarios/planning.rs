@@ -354,7 +354,7 @@ async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", drained);
     // Without an answer of kubelets, the local configuration is unknown. An agent knows it, and has the last word.
     cluster
-        .sync(&repository, &["--no-ask-kubelets"])
+        .sync(&repository, &["--ask-kubelets", "none"])
         .await
         .exits(0)
         .prints("risk: unknown (the current configuration is unknown)");

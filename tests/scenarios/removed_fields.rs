@@ -74,7 +74,7 @@ async fn field_that_leaves_a_repository_is_refused(start: ClusterSetup) {
     let offline =
         Running::start(cluster.home(), &["diff", path(&repository), "--against", "HEAD~1"]).end().await.exits(1);
     offline.prints("refused by sync: its nodes lose clusterDNS").prints("acceptRemoved: [clusterDNS]");
-    cluster.sync(&repository, &["--no-ask-kubelets"]).await.exits(3).prints("its nodes lose clusterDNS");
+    cluster.sync(&repository, &["--ask-kubelets", "none"]).await.exits(3).prints("its nodes lose clusterDNS");
 
     repository.pool_spec("a", "{kubelet: {placement: replace, acceptRemoved: [clusterDNS]}}");
     repository.commit();

@@ -3,11 +3,13 @@
 
 use super::host::process::{KubeletProcess, ProcessProblem};
 use kubelet_config::document::Document;
-use kubelet_config::effective::{self, ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden};
+use kubelet_config::effective::{
+    self, ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden, SetAbove,
+};
 use kubelet_config::minor::Minor;
 use kubelet_config::secrets;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue};
+use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue, SetValue};
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Reason why it is unknown whether the kubelet runs the reviewed values, as it may be published.
@@ -100,32 +102,55 @@ pub fn paths(process: &KubeletProcess, minor: Minor) -> Result<[Option<String>; 
     effective::flag_paths(&process.arguments, minor).map_err(|_| Unproven::Refused)
 }
 
-/// Compares reviewed values with what the kubelet runs.
+/// Compares a reviewed configuration with what the kubelet runs. Without one, only lists what is set after its place.
 ///
 /// # Errors
 /// Reason why that is unknown.
 pub fn compare(
-    reviewed: &str,
+    reviewed: Option<&str>,
     files: &KubeletFiles,
     process: &KubeletProcess,
     minor: Minor,
 ) -> Result<EffectiveStatus, Unproven> {
-    let reviewed = Document::parse("reviewed", reviewed).document.ok_or(Unproven::Refused)?;
     let running = files.run(files.config_dir.as_ref(), minor, &process.arguments)?;
     let alone = files.run(files.up_to_the_drop_in().as_ref(), minor, &[])?;
-    let mut found: Vec<OverriddenValue> =
-        effective::overridden(&reviewed, &alone, &running).into_iter().map(published).collect();
-    let more = found.len().saturating_sub(EffectiveStatus::MAX_OVERRIDDEN);
-    found.truncate(EffectiveStatus::MAX_OVERRIDDEN);
+    let mut status =
+        EffectiveStatus { source: Some(EffectiveStatus::COMPUTED.to_owned()), ..EffectiveStatus::default() };
+    if let Some(reviewed) = reviewed {
+        let reviewed = Document::parse("reviewed", reviewed).document.ok_or(Unproven::Refused)?;
+        status.overridden = effective::overridden(&reviewed, &alone, &running).into_iter().map(published).collect();
+        status.overridden_more = shorten(&mut status.overridden, EffectiveStatus::MAX_OVERRIDDEN);
+    }
+    let above = effective::set_above(&alone, &running);
+    let (secret, above): (Vec<SetAbove>, Vec<SetAbove>) = above.into_iter().partition(is_unpublished);
+    status.above = above.into_iter().map(|set| SetValue { field: set.path, value: set.value.to_string(), by: set.by.to_string() }).collect();
+    status.above_more = shorten(&mut status.above, EffectiveStatus::MAX_ABOVE).saturating_add(number(secret.len()));
     let values: serde_json::Map<String, serde_json::Value> =
         running.values.into_iter().map(|(path, found)| (path, found.value)).collect();
-    Ok(EffectiveStatus {
-        source: Some(EffectiveStatus::COMPUTED.to_owned()),
-        hash: Some(ContentHash::of(serde_json::Value::Object(values).to_string().as_bytes()).to_string()),
-        overridden: found,
-        overridden_more: u32::try_from(more).unwrap_or(u32::MAX),
-        ..EffectiveStatus::default()
-    })
+    status.hash = Some(ContentHash::of(serde_json::Value::Object(values).to_string().as_bytes()).to_string());
+    Ok(status)
+}
+
+/// Keeps the first entries of a list, and returns the number of the others.
+fn shorten<T>(list: &mut Vec<T>, most: usize) -> u32 {
+    let more = list.len().saturating_sub(most);
+    list.truncate(most);
+    number(more)
+}
+
+fn number(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
+}
+
+/// Reports whether a value that is set after the configuration may not be published: it may be secret, or is too long.
+fn is_unpublished(set: &SetAbove) -> bool {
+    let value = set.value.to_string();
+    let is_long = |text: &str, most: usize| text.chars().nth(most).is_some();
+    secrets::is_secret(&set.path)
+        || secrets::redacted(&set.path, &value) != value
+        || is_long(&value, OwnValue::MAX_VALUE)
+        || is_long(&set.path, OwnValue::MAX_FIELD)
+        || is_long(&set.by.to_string(), OverriddenValue::MAX_BY)
 }
 
 /// An overridden value as it may be published: without secrets, and cut to its limits.

@@ -27,7 +27,7 @@ fn files(file: &str, drop_ins: &[(&str, &str)], drop_in: Option<&'static str>) -
 
 /// The overridden values, each as a sentence.
 fn found(reviewed: &str, files: &KubeletFiles, arguments: &[&str]) -> Vec<String> {
-    let status = compare(&text(reviewed), files, &process(arguments), MINOR).expect("known");
+    let status = compare(Some(&text(reviewed)), files, &process(arguments), MINOR).expect("known");
     assert_eq!(status.source.as_deref(), Some("computed"));
     status.overridden.iter().map(ToString::to_string).collect()
 }
@@ -69,9 +69,19 @@ fn only_what_comes_after_the_drop_in_overrides_it() {
 }
 
 #[test]
+fn lists_what_would_override_another_configuration() {
+    let own = files("maxPods: 60", &[("95-other.conf", "podPidsLimit: 7")], Some("90-nodecfg.conf"));
+    let arguments = ["--registry-qps=9", "--node-ip=10.0.0.1"];
+    let status = compare(None, &own, &process(&arguments), MINOR).expect("known");
+    let above: Vec<String> = status.above.iter().map(|set| format!("{} {} {}", set.field, set.value, set.by)).collect();
+    assert_eq!(above, ["podPidsLimit 7 /d/95-other.conf", "registryPullQPS 9 --registry-qps"]);
+    assert_eq!((status.overridden.len(), status.above_more), (0, 0));
+}
+
+#[test]
 fn same_values_have_the_same_hash() {
     let hash = |files: &KubeletFiles, arguments: &[&str]| {
-        compare(&text("maxPods: 60"), files, &process(arguments), MINOR).expect("known").hash.expect("a hash")
+        compare(Some(&text("maxPods: 60")), files, &process(arguments), MINOR).expect("known").hash.expect("a hash")
     };
     let plain = hash(&files("maxPods: 60", &[], None), &[]);
     assert!(plain.starts_with("v1:blake3:"));
@@ -83,7 +93,7 @@ fn same_values_have_the_same_hash() {
 fn unknown_is_no_proof() {
     let alone = files("maxPods: 60", &[], None);
     let ends = |files: &KubeletFiles, arguments: &[&str]| {
-        compare(&text("maxPods: 60"), files, &process(arguments), MINOR).expect_err("unknown")
+        compare(Some(&text("maxPods: 60")), files, &process(arguments), MINOR).expect_err("unknown")
     };
     assert_eq!(ends(&alone, &["--no-such-flag=1"]), Unproven::Refused);
     assert_eq!(ends(&files("maxPods: -1", &[], None), &[]), Unproven::Refused);
@@ -100,20 +110,20 @@ fn publishes_a_bounded_number_of_values_and_no_secret() {
     let switches = |gate: &&str| {
         let files = files(&format!("featureGates: {{{gate}: true}}"), &[], None);
         gates::needs(gate, MINOR).next().is_none()
-            && compare(&text(""), &files, &process(&[&format!("--feature-gates={gate}=false")]), MINOR).is_ok()
+            && compare(Some(&text("")), &files, &process(&[&format!("--feature-gates={gate}=false")]), MINOR).is_ok()
     };
     let off = gates::all_known(MINOR).filter(|(gate, known)| !known.default && !gate.starts_with("All"));
     let off: Vec<&str> = off.map(|(gate, _)| gate).filter(switches).take(25).collect();
     let all = |value: &str, between: &str| off.iter().map(|gate| format!("{gate}{between}{value}")).collect::<Vec<_>>();
     let reviewed = format!("featureGates: {{{}}}", all("true", ": ").join(", "));
     let flags = format!("--feature-gates={}", all("false", "=").join(","));
-    let status = compare(&text(&reviewed), &files(&reviewed, &[], None), &process(&[&flags]), MINOR).expect("known");
+    let status = compare(Some(&text(&reviewed)), &files(&reviewed, &[], None), &process(&[&flags]), MINOR).expect("known");
     assert_eq!((status.overridden.len(), status.overridden_more), (20, 5));
 
     let reviewed = "staticPodURLHeader: {Authorization: [hunter2]}\nclusterDomain: a.b";
     let other = "staticPodURLHeader: {Authorization: [swordfish]}";
     let later = files(reviewed, &[("95-other.conf", other)], None);
-    let status = compare(&text(reviewed), &later, &process(&["--cluster-domain", &"x".repeat(300)]), MINOR);
+    let status = compare(Some(&text(reviewed)), &later, &process(&["--cluster-domain", &"x".repeat(300)]), MINOR);
     let status = serde_json::to_string(&status.expect("known")).expect("JSON");
     assert!(!status.contains("hunter2") && !status.contains("swordfish"), "{status}");
     assert!(status.contains("xx…"), "{status}");

@@ -87,14 +87,17 @@ impl WantedSource {
     /// The failure of a node that runs the content, if its kubelet runs other values.
     fn overridden_on(&self, node: &Node) -> Option<ConvergenceFailure> {
         let accepted = self.may_override.as_ref()?;
-        let Some(Proof::Known { overridden, more }) = node.proof.as_deref() else { return None };
-        let accepts = |value: &OverriddenValue| {
-            let below = |field: &String| value.field.strip_prefix(field.as_str());
-            accepted.iter().filter_map(below).any(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let values: Vec<OverriddenValue> = overridden.iter().filter(|value| !accepts(value)).cloned().collect();
+        let Some(Proof::Known { overridden, more, .. }) = node.proof.as_deref() else { return None };
+        let is_refused = |value: &&OverriddenValue| !is_accepted(&value.field, accepted);
+        let values: Vec<OverriddenValue> = overridden.iter().filter(is_refused).cloned().collect();
         (!values.is_empty() || *more > 0).then(|| ConvergenceFailure::Overridden { values, more: *more })
     }
+}
+
+/// Reports whether these fields contain a path: itself, or a field above it.
+pub(crate) fn is_accepted(path: &str, accepted: &BTreeSet<String>) -> bool {
+    let below = |field: &String| path.strip_prefix(field.as_str());
+    accepted.iter().filter_map(below).any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Target {

@@ -77,11 +77,17 @@ impl<D: Disk> AgentRuntime<D> {
         now: Timestamp,
     ) -> NodeConfigStatus {
         let reported = status.config.as_ref().and_then(|config| config.active.as_ref());
-        let active = self.loaded(self.state.ledger.active()).ok().flatten();
         // The kubelet may already start with the next one.
-        let active = active.filter(|_| reported == self.state.ledger.agent_state.active.as_ref());
-        let Some(active) = active else { return status };
-        let proof = self.prove(&active, process);
+        let is_present = reported == self.state.ledger.agent_state.active.as_ref();
+        let Ok(active) = self.loaded(self.state.ledger.active()) else { return status };
+        if !is_present {
+            return status;
+        }
+        let proof = self.prove(active.as_ref(), process);
+        let Some(active) = active else {
+            status.effective = proof.ok();
+            return status;
+        };
         status.conditions.extend(self.state.effective_condition(&proof, &status, now));
         let beneath = match active.placement {
             Placement::Overlay => self.placer.underneath(&self.disk, active.placement).ok(),
@@ -96,12 +102,12 @@ impl<D: Disk> AgentRuntime<D> {
     /// Compares the values of a configuration with those that the kubelet runs.
     fn prove(
         &self,
-        active: &LoadedText,
+        active: Option<&LoadedText>,
         process: Result<KubeletProcess, ProcessProblem>,
     ) -> Result<EffectiveStatus, Unproven> {
         let process = process?;
         let minor = proof::version(self.kubelet)?;
         let files = self.placer.kubelet_files(&self.disk, proof::paths(&process, minor)?)?;
-        proof::compare(&active.text, &files, &process, minor)
+        proof::compare(active.map(|active| active.text.as_str()), &files, &process, minor)
     }
 }

@@ -140,7 +140,7 @@ pub struct NodeConfigStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub placement: Option<Placement>,
-    /// What the kubelet runs of the active configuration. Unset for the node's own configuration.
+    /// What the kubelet runs, compared with the active configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<EffectiveStatus>,
     /// Conditions in the form of meta/v1 Condition.
@@ -151,7 +151,8 @@ pub struct NodeConfigStatus {
     pub agent: Option<ReportingAgent>,
 }
 
-/// What the kubelet runs of the active configuration, and what the node's own configuration has beneath it.
+/// What the kubelet runs, compared with the active configuration: what comes after it, and what the node's own
+/// configuration has beneath it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::effective)]
@@ -171,6 +172,14 @@ pub struct EffectiveStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(with = "i64")]
     pub overridden_more: u32,
+    /// Values that flags and files set after the place of a configuration, at most 32. They would override a configuration
+    /// that names these fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<SetValue>,
+    /// Number of further values that are set so, or may be secret.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(with = "i64")]
+    pub above_more: u32,
     /// Values of the node's own configuration for the fields that the active overlay sets, at most 64. A field returns to
     /// its own value if it leaves the overlay. One that is missing here has no own value, unless `beneathMore` is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -186,6 +195,8 @@ impl EffectiveStatus {
     pub const MAX_BENEATH: usize = 64;
     /// Maximum number of listed overridden values.
     pub const MAX_OVERRIDDEN: usize = 20;
+    /// Maximum number of listed values that are set after a configuration.
+    pub const MAX_ABOVE: usize = 32;
     /// The source of values that the agent computes.
     pub const COMPUTED: &str = "computed";
 }
@@ -213,18 +224,36 @@ impl OverriddenValue {
     pub const MAX_BY: usize = 512;
 }
 
+/// What sets a value, in words: `the flag --max-pods`, or `the file /etc/kubernetes/kubelet.conf.d/95-other.conf`.
+#[must_use]
+pub fn origin(by: &str) -> String {
+    let kind = if by.starts_with("--") { "flag" } else { "file" };
+    format!("the {kind} {}", one_line(by))
+}
+
 impl fmt::Display for OverriddenValue {
     /// `maxPods is 50 by the flag --max-pods, reviewed is 60`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = |value: &Option<String>| one_line(value.as_deref().unwrap_or("unset"));
         write!(f, "{} is {}", one_line(&self.field), value(&self.running))?;
-        match self.by.as_deref().map(one_line) {
-            Some(by) if by.starts_with("--") => write!(f, " by the flag {by}")?,
-            Some(by) => write!(f, " by the file {by}")?,
-            None => {}
+        if let Some(by) = &self.by {
+            write!(f, " by {}", origin(by))?;
         }
         write!(f, ", reviewed is {}", value(&self.reviewed))
     }
+}
+
+/// A value that a flag or a file sets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::set_value)]
+pub struct SetValue {
+    /// Path of the field, with dots: `evictionHard.memory.available`.
+    pub field: String,
+    /// The value as JSON, at most 256 characters.
+    pub value: String,
+    /// A flag such as `--max-pods`, or the path of a file.
+    pub by: String,
 }
 
 /// A value of the node's own configuration.

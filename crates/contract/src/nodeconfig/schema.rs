@@ -60,18 +60,27 @@ fn limit_to_placements(schema: &mut Schema) {
 
 /// Completes the schema of what the own configuration is to the running one.
 pub(super) fn effective(schema: &mut Schema) {
-    if let Some(beneath) = property_at(schema, &["beneath"]) {
-        beneath.insert("maxItems".to_owned(), json!(EffectiveStatus::MAX_BENEATH));
-        beneath.insert("x-kubernetes-list-type".to_owned(), json!("map"));
-        beneath.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
-    }
-    if let Some(overridden) = property_at(schema, &["overridden"]) {
-        overridden.insert("maxItems".to_owned(), json!(EffectiveStatus::MAX_OVERRIDDEN));
-        overridden.insert("x-kubernetes-list-type".to_owned(), json!("map"));
-        overridden.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
+    let lists = [
+        ("beneath", EffectiveStatus::MAX_BENEATH),
+        ("overridden", EffectiveStatus::MAX_OVERRIDDEN),
+        ("above", EffectiveStatus::MAX_ABOVE),
+    ];
+    for (name, most) in lists {
+        if let Some(list) = property_at(schema, &[name]) {
+            list.insert("maxItems".to_owned(), json!(most));
+            list.insert("x-kubernetes-list-type".to_owned(), json!("map"));
+            list.insert("x-kubernetes-list-map-keys".to_owned(), json!(["field"]));
+        }
     }
     limit_length(property_at(schema, &["source"]), 1, 64);
     limit_length(property_at(schema, &["hash"]), 1, 128);
+}
+
+/// Completes the schema of a value that something sets.
+pub(super) fn set_value(schema: &mut Schema) {
+    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
+    limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
+    limit_length(property_at(schema, &["by"]), 1, length(OverriddenValue::MAX_BY));
 }
 
 /// Completes the schema of an overridden value.

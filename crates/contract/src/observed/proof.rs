@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus, OverriddenValue};
+use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus, OverriddenValue, SetValue};
 
 /// What the agent of a node knows of the values that its kubelet runs (`status.effective` and the condition Effective).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// The kubelet runs what the active configuration names, except for these values.
+    /// The kubelet runs what the active configuration names, except for these values. The node's own configuration names
+    /// nothing.
     Known {
         /// The first of these values.
         overridden: Vec<OverriddenValue>,
         /// Number of the others.
         more: u32,
+        /// Values that flags and files set after the place of a configuration. They would override one that names them.
+        above: Vec<SetValue>,
     },
     /// The agent cannot tell.
     Unknown {
@@ -22,12 +25,12 @@ pub enum Proof {
 }
 
 impl Proof {
-    /// The proof in a status. `None` for the node's own configuration, and for agents that do not look.
+    /// The proof in a status. `None` for agents that do not look.
     pub(super) fn of(status: &NodeConfigStatus) -> Option<Arc<Self>> {
         let effective = status.effective.as_ref();
         if let Some(found) = effective.filter(|effective| effective.source.is_some()) {
             let (overridden, more) = (found.overridden.clone(), found.overridden_more);
-            return Some(Arc::new(Self::Known { overridden, more }));
+            return Some(Arc::new(Self::Known { overridden, more, above: found.above.clone() }));
         }
         let condition = status.conditions.iter().find(|condition| condition.kind == EFFECTIVE)?;
         Some(Arc::new(Self::Unknown { reason: condition.message.clone() }))

@@ -1,13 +1,12 @@
-//! Values that a configuration names and the kubelet does not run, because something that the kubelet reads later sets
-//! them: a drop-in with a later name, or a flag.
+//! What the kubelet reads after a configuration: drop-ins with later names, and flags. They may override its values.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use super::{Effective, Origin};
+use super::{Effective, EffectiveValue, Origin};
 use crate::document::{Document, Node};
-use crate::quantity;
+use crate::{duration, quantity};
 
 /// A value that a configuration names and a kubelet does not run.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,13 +21,40 @@ pub struct Overridden {
     pub by: Origin,
 }
 
+/// A value that something sets after a configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetAbove {
+    /// The path, as in [`Effective::values`].
+    pub path: String,
+    /// The value.
+    pub value: Json,
+    /// The drop-in or the flag.
+    pub by: Origin,
+}
+
+/// Returns the values that drop-ins and flags set after a configuration, by path. `alone` and `running`: as for
+/// [`overridden`].
+#[must_use]
+pub fn set_above(alone: &Effective, running: &Effective) -> Vec<SetAbove> {
+    let is_above = |(path, found): &(&String, &EffectiveValue)| {
+        matches!(found.by, Origin::Flag(_) | Origin::DropIn(_))
+            && alone.values.get(*path).is_none_or(|alone| alone.by != found.by)
+    };
+    let set = |(path, found): (&String, &EffectiveValue)| SetAbove {
+        path: path.clone(),
+        value: found.value.clone(),
+        by: found.by.clone(),
+    };
+    running.values.iter().filter(is_above).map(set).collect()
+}
+
 /// Returns the values that a configuration names and a kubelet does not run, by path. `alone`: what the kubelet would run
 /// if nothing came after the configuration. `running`: what it runs.
 #[must_use]
 pub fn overridden(configuration: &Document, alone: &Effective, running: &Effective) -> Vec<Overridden> {
     let paths: BTreeSet<&String> = alone.values.keys().chain(running.values.keys()).collect();
     let differs = |path: &&String| match (alone.values.get(*path), running.values.get(*path)) {
-        (Some(alone), Some(running)) => !same(&alone.value, &running.value),
+        (Some(alone), Some(running)) => !is_same_value(&alone.value, &running.value),
         _ => true,
     };
     let one = |path: &String| Overridden {
@@ -37,22 +63,32 @@ pub fn overridden(configuration: &Document, alone: &Effective, running: &Effecti
         running: running.values.get(path).map(|found| found.value.clone()),
         by: origin(path, running),
     };
-    paths.into_iter().filter(differs).filter(|path| names(&configuration.root, path)).map(one).collect()
+    paths.into_iter().filter(differs).filter(|path| named(configuration, path).is_some()).map(one).collect()
 }
 
-/// Reports whether two values mean the same: texts may be notations of one quantity.
-fn same(a: &Json, b: &Json) -> bool {
-    let amount = |value: &Json| quantity::canonical(value.as_str()?);
-    a == b || amount(a).is_some_and(|a| amount(b) == Some(a))
+/// Reports whether two values mean the same: texts may be notations of one quantity or of one duration.
+#[must_use]
+pub fn is_same_value(a: &Json, b: &Json) -> bool {
+    let (Some(text), Some(other)) = (a.as_str(), b.as_str()) else { return a == b };
+    let amount = |text: &str| quantity::canonical(text);
+    let time = |text: &str| duration::nanoseconds(text).ok();
+    text == other
+        || amount(text).is_some_and(|amount_of| amount(other) == Some(amount_of))
+        || time(text).is_some_and(|time_of| time(other) == Some(time_of))
 }
 
-/// Reports whether a configuration names the value at a path. A map with entries names only these.
-fn names(node: &Node, path: &str) -> bool {
-    let Some(map) = node.mapping() else { return !node.is_null() };
-    map.iter().any(|(key, entry)| match path.strip_prefix(key.as_str()) {
-        Some("") => !entry.value.is_null(),
-        Some(rest) => rest.strip_prefix('.').is_some_and(|rest| names(&entry.value, rest)),
-        None => false,
+/// The value that a configuration names at a path of [`Effective::values`]. A map with entries names only these. `None` for
+/// null.
+#[must_use]
+pub fn named<'d>(configuration: &'d Document, path: &str) -> Option<&'d Node> {
+    named_in(&configuration.root, path)
+}
+
+fn named_in<'n>(node: &'n Node, path: &str) -> Option<&'n Node> {
+    let Some(map) = node.mapping() else { return Some(node).filter(|node| path.is_empty() && !node.is_null()) };
+    map.iter().find_map(|(key, entry)| match path.strip_prefix(key.as_str())? {
+        "" => Some(&entry.value).filter(|value| !value.is_null()),
+        rest => named_in(&entry.value, rest.strip_prefix('.')?),
     })
 }
 
@@ -113,6 +149,16 @@ mod tests {
         assert!(found("podPidsLimit: 100", &[], &["--max-pods=50"]).is_empty());
         assert!(found(file, &[("95-other.conf", "maxPods: 60")], &["--pod-max-pids=100"]).is_empty());
         assert!(found("imageGCHighThresholdPercent: 82", &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn lists_what_is_set_after_a_configuration() {
+        let alone = run("maxPods: 60", &[], &[]);
+        let running = run("maxPods: 60", &[("95-other.conf", "podPidsLimit: 7\nmaxPods: 40")], &["--max-pods=60"]);
+        let found: Vec<String> =
+            set_above(&alone, &running).iter().map(|set| format!("{} {} {}", set.path, set.value, set.by)).collect();
+        assert_eq!(found, ["maxPods 60 --max-pods", "podPidsLimit 7 /d/95-other.conf"]);
+        assert!(set_above(&running, &running).is_empty());
     }
 
     #[test]

@@ -12,13 +12,13 @@ use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{KubeletVersion, Node, Observed};
 
 /// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
-pub(super) fn config(fields: &str) -> Rendered {
+pub(crate) fn config(fields: &str) -> Rendered {
     let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
     rendered_of("a", &format!("{fields}{reserved}"))
 }
 
 /// Desired state with one pool that has these fields and allows `allowed`.
-pub(super) fn wants(fields: &str, allowed: Class) -> Desired {
+pub(crate) fn wants(fields: &str, allowed: Class) -> Desired {
     let mut pool = pool("a", 0, policy(1));
     pool.policy.allow_disruption = allowed;
     pool.target = PoolTarget::Config(Box::new(config(fields)));
@@ -26,7 +26,7 @@ pub(super) fn wants(fields: &str, allowed: Class) -> Desired {
 }
 
 /// A cluster with these nodes and the readable contents of these configurations.
-pub(super) fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
+pub(crate) fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
     // Configurations of kubelets this old are not checked: these tests are about changes only.
     let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
     let mut cluster = observed(nodes.into_iter().map(old));
@@ -38,11 +38,11 @@ pub(super) fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -
     cluster
 }
 
-pub(super) fn runs(name: &str, fields: &str) -> Node {
+pub(crate) fn runs(name: &str, fields: &str) -> Node {
     on(node(name, "a"), &config(fields).source(&namespace()))
 }
 
-pub(super) fn planned(desired: &Desired, cluster: &Observed) -> Plan {
+pub(crate) fn planned(desired: &Desired, cluster: &Observed) -> Plan {
     let plan = make(desired, cluster, &options()).expect("can be planned");
     assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
     plan

@@ -6,6 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
 use super::losses::loss_warnings;
+use super::overrides::override_warnings;
 use super::membership::{Membership, belongs, membership};
 use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
@@ -94,6 +95,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
             }
         }
         findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
+        let assigned = planned.steps().filter(|step| step.action == Action::Assign);
+        let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
+        findings.extend(override_warnings(pool, assigned));
         let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
         findings.extend(found);
         problems.extend(refused);

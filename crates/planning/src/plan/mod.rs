@@ -39,6 +39,7 @@ mod id;
 mod losses;
 mod make;
 mod membership;
+mod overrides;
 mod pointers;
 mod problem;
 mod prune;
@@ -61,7 +62,7 @@ mod check_tests;
 #[cfg(test)]
 mod content_tests;
 #[cfg(test)]
-mod disruption_tests;
+pub(crate) mod disruption_tests;
 #[cfg(test)]
 mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
@@ -93,6 +94,7 @@ pub use decide::{
 pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, placed_fields};
 pub use fixes::{fix, loss_fix, rollback_fix};
 pub use id::PlanId;
+pub(crate) use verdicts::known_minor;
 pub use losses::{LostField, loss_warnings, paths as lost_paths, sentence as lost_sentence};
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};

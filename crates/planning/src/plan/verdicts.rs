@@ -15,7 +15,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 
 /// Minor version of a node's kubelet, if its rules are known.
-pub(super) fn known_minor(node: &Node) -> Option<Minor> {
+pub(crate) fn known_minor(node: &Node) -> Option<Minor> {
     node.kubelet_version
         .filter(|version| version.major == 1)
         .map(|version| Minor(version.minor))
@@ -99,13 +99,14 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 8] = [
+pub const CLUSTER_FINDINGS: [&str; 9] = [
     "empty-pool",
     "max-pods-over-addresses",
     "pool-pointer-changed",
     "reservations-near-capacity",
     "similar-label",
     "value-lost",
+    "value-overridden",
     "version-contradicts",
     "version-not-judged",
 ];

@@ -23,6 +23,7 @@ mod pool;
 mod pool_order;
 pub mod progress;
 mod signals;
+pub mod witness;
 
 #[cfg(test)]
 mod domain_oracle;

@@ -86,6 +86,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("uncommitted-changes", "about a working tree"),
     ("unreadable-file", "about a file system"),
     ("value-lost", "about a change"),
+    ("value-overridden", "about a cluster"),
     ("verified-commit", "about a commit"),
     ("version-contradicts", "about a cluster"),
     ("version-not-judged", "about a cluster"),

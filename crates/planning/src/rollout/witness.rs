@@ -1,0 +1,233 @@
+//! The kubelets as witnesses at the end of a run: what they answer (`configz`) about the configurations that their nodes
+//! have converged to.
+//!
+//! Kubelets up to 1.23 follow their Nodes themselves, and report nothing about their flags. Agents compare the values of
+//! theirs ([`Proof`](nodecfg_contract::observed::Proof)), so only `all` asks these too. An answer can only fail the node that
+//! gives it.
+
+use std::collections::BTreeMap;
+
+use super::{End, NodeOutcome, Outcome};
+use crate::convergence::{ConvergenceFailure, Target, is_accepted};
+use crate::desired::{Desired, PoolTarget, Rendered};
+use crate::plan::{Why, known_minor};
+use kubelet_config::Minor;
+use kubelet_config::document::{Document, Node as Value};
+use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named};
+use kubelet_config::secrets;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::OverriddenValue;
+use nodecfg_contract::observed::Observed;
+
+/// Maximum number of kubelets that a sample asks for one pool.
+const MAX_PER_POOL: usize = 3;
+/// Maximum number of kubelets that a sample asks.
+const MAX_NODES: usize = 24;
+
+/// Kubelets that are asked at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Witnesses {
+    /// Those of all nodes that converged.
+    All,
+    /// Three of each pool, if nobody else compares what its kubelets run.
+    Sample,
+}
+
+/// Nodes to ask at the end of a run, by name: they converged to a ConfigMap.
+#[must_use]
+pub fn nodes_to_ask(outcome: &Outcome, observed: &Observed, witnesses: Witnesses) -> Vec<NodeName> {
+    let has_agents = observed.versions.node_configs.is_some();
+    let mut chosen: Vec<NodeName> = Vec::new();
+    for pool in outcome.pools.values() {
+        let converged: Vec<&NodeName> =
+            pool.nodes.iter().filter(|node| runs_its_target(node)).map(|node| &node.node).collect();
+        match witnesses {
+            Witnesses::All => chosen.extend(converged.into_iter().cloned()),
+            Witnesses::Sample if has_agents => {}
+            Witnesses::Sample => {
+                let last = converged.len().saturating_sub(1);
+                let mut places = vec![0, last / 2, last];
+                places.dedup();
+                places.truncate(MAX_PER_POOL);
+                chosen.extend(places.into_iter().filter_map(|place| converged.get(place).copied()).cloned());
+            }
+        }
+    }
+    if witnesses == Witnesses::Sample {
+        chosen.truncate(MAX_NODES);
+    }
+    chosen.sort();
+    chosen
+}
+
+fn runs_its_target(node: &NodeOutcome) -> bool {
+    let has_converged =
+        matches!(node.end, End::Converged | End::LeftAlone { why: Why::Converged | Why::Adopted { .. } });
+    has_converged && matches!(node.to, Target::Source(_))
+}
+
+/// Fails the nodes whose kubelets answer with other values than the reviewed ones, without those that the pool accepts. The
+/// answers are configurations, by node. Returns the nodes whose answers cannot be compared: by the rules of the kubelet's
+/// version, the reviewed configuration needs the node's own.
+#[must_use]
+pub fn judge(
+    outcome: &mut Outcome,
+    answers: &BTreeMap<NodeName, Document>,
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<NodeName> {
+    let mut unknown = Vec::new();
+    for (name, of_pool) in &mut outcome.pools {
+        let Some(pool) = desired.pools.get(name) else { continue };
+        let PoolTarget::Config(rendered) = &pool.target else { continue };
+        let mut expected: BTreeMap<Minor, Option<Effective>> = BTreeMap::new();
+        for node in of_pool.nodes.iter_mut().filter(|node| runs_its_target(node)) {
+            let Some(answer) = answers.get(&node.node) else { continue };
+            let minor = observed.nodes.get(&node.node).and_then(known_minor);
+            let alone = minor.and_then(|minor| expected.entry(minor).or_insert_with(|| alone(rendered, minor)).as_ref());
+            let Some(alone) = alone else {
+                unknown.push(node.node.clone());
+                continue;
+            };
+            let mut values = overridden(&rendered.document, alone, answer);
+            values.retain(|value| !is_accepted(&value.field, &pool.policy.accept_overridden));
+            if !values.is_empty() {
+                let failure = ConvergenceFailure::Overridden { values, more: 0 };
+                node.end = End::Failed { failure, rolled_back: false };
+            }
+        }
+    }
+    unknown
+}
+
+/// What a kubelet of this version runs with only the reviewed configuration. `None` if it would refuse it.
+fn alone(rendered: &Rendered, minor: Minor) -> Option<Effective> {
+    let config = Some(ConfigFile { path: "kubelet.yaml", text: &rendered.canonical });
+    effective(&Kubelet { minor, config, config_dir: None, drop_in_alpha: false, flags: &[] }).ok()
+}
+
+/// The values that a configuration names and an answer does not have. What may be secret is masked in answers.
+fn overridden(reviewed: &Document, alone: &Effective, answer: &Document) -> Vec<OverriddenValue> {
+    let mut paths = Vec::new();
+    add_leaves(&mut paths, "", &reviewed.root);
+    let compared = |path: &String| {
+        let wanted = alone.values.get(path).map(|found| found.value.clone());
+        let running = named(answer, path).map(Value::to_json);
+        let is_same = match (&wanted, &running) {
+            (Some(wanted), Some(running)) => is_same_value(wanted, running),
+            // A kubelet omits zero values, and so does the comparison.
+            (None, running) => running.is_none(),
+            (Some(_), None) => false,
+        };
+        let text = |value: serde_json::Value| value.to_string();
+        (!is_same && !secrets::is_secret(path)).then(|| OverriddenValue {
+            field: path.clone(),
+            reviewed: wanted.map(text),
+            running: running.map(text),
+            by: None,
+        })
+    };
+    paths.iter().filter_map(compared).collect()
+}
+
+/// Adds the paths of the values that a configuration names, with dots as in [`Effective::values`].
+fn add_leaves(paths: &mut Vec<String>, path: &str, node: &Value) {
+    match node.mapping() {
+        Some(map) => {
+            for (key, entry) in map {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let identifies = path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
+                if !identifies && !entry.value.is_null() {
+                    add_leaves(paths, &below, &entry.value);
+                }
+            }
+        }
+        None => paths.push(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::plan::disruption_tests::{cluster, config, planned, runs, wants};
+    use crate::plan::fixtures::node_name;
+    use crate::rollout::PoolOutcome;
+    use kubelet_config::risk::Class;
+    use nodecfg_contract::names::PoolName;
+    use nodecfg_contract::observed::{KubeletVersion, NodeConfigList};
+
+    /// A cluster of `number` nodes, a repository with these fields, and a run in which all nodes converged.
+    fn ended(number: usize, fields: &str) -> (Outcome, Desired, Observed) {
+        let names: Vec<String> = (1..=number).map(|index| format!("n{index:02}")).collect();
+        let mut observed = cluster(names.iter().map(|name| runs(name, "maxPods: 110")), &["maxPods: 110"]);
+        let desired = wants(fields, Class::Replace);
+        let plan = planned(&desired, &observed);
+        for node in observed.nodes.values_mut() {
+            node.kubelet_version = KubeletVersion::parse("v1.36.2");
+        }
+        let node = |name: &String| NodeOutcome {
+            node: node_name(name),
+            from: None,
+            to: plan.pools[0].target.clone(),
+            end: End::Converged,
+            seconds: None,
+            trial: None,
+            drain: None,
+            recovery: None,
+            marked: false,
+        };
+        let pool = PoolOutcome { stopped: None, held: None, nodes: names.iter().map(node).collect() };
+        (Outcome { pools: [(PoolName::new("a").unwrap(), pool)].into() }, desired, observed)
+    }
+
+    /// The failures after these answers of the first nodes.
+    fn judged(fields: &str, answers: &[&str], accepted: &[&str]) -> Vec<Option<String>> {
+        let (mut outcome, mut desired, observed) = ended(answers.len(), fields);
+        for pool in desired.pools.values_mut() {
+            pool.policy.accept_overridden = accepted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        }
+        let nodes: Vec<NodeName> = outcome.pools.values().flat_map(|pool| &pool.nodes).map(|n| n.node.clone()).collect();
+        let documents = answers.iter().map(|answer| config(answer).document.clone());
+        assert!(judge(&mut outcome, &nodes.into_iter().zip(documents).collect(), &desired, &observed).is_empty());
+        let failure = |node: &NodeOutcome| match &node.end {
+            End::Failed { failure, rolled_back: false } => Some(failure.to_string()),
+            _ => None,
+        };
+        outcome.pools.values().flat_map(|pool| &pool.nodes).map(failure).collect()
+    }
+
+    #[test]
+    fn answer_fails_its_node_with_field_and_values() {
+        let fields = "maxPods: 150\nevictionHard: {memory.available: 1Gi}\nsyncFrequency: 1h";
+        let same = "maxPods: 150\nevictionHard: {memory.available: 1Gi}\nsyncFrequency: 1h0m0s\nport: 10250";
+        let other = same.replace("150", "120").replace("1Gi", "2Gi");
+        let failed = "evictionHard.memory.available is \"2Gi\", reviewed is \"1Gi\"; maxPods is 120, reviewed is 150";
+        assert_eq!(judged(fields, &[same, &other], &[]), [None, Some(failed.to_owned())]);
+        let unset = "maxPods: 150\nsyncFrequency: 1h0m0s";
+        let failed = "evictionHard.memory.available is unset, reviewed is \"1Gi\"";
+        assert_eq!(judged(fields, &[unset], &[]), [Some(failed.to_owned())]);
+        assert_eq!(judged(fields, &[&other], &["maxPods", "evictionHard"]), [None]);
+        // Masked in the answer.
+        let secret = "staticPodURLHeader: {Authorization: [a]}";
+        assert_eq!(judged(secret, &["staticPodURLHeader: {Authorization: [\"<masked>\"]}"], &[]), [None]);
+    }
+
+    #[test]
+    fn asks_few_of_each_pool_where_nobody_else_compares() {
+        let (mut outcome, _, mut observed) = ended(9, "maxPods: 150");
+        let asked = |outcome: &Outcome, observed: &Observed, witnesses| {
+            let nodes = nodes_to_ask(outcome, observed, witnesses);
+            nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "n01 n05 n09");
+        for node in &mut outcome.pools.values_mut().next().unwrap().nodes[..8] {
+            node.end = End::NotStarted;
+        }
+        assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "n09");
+        observed.versions.node_configs = Some(NodeConfigList::default());
+        assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "", "their agents do");
+        assert_eq!(asked(&outcome, &observed, Witnesses::All), "n09");
+    }
+}
