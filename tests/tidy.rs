@@ -13,12 +13,6 @@ use std::process::Command;
 use kubelet_config::minor::{NEWEST_RELEASED, OLDEST};
 use walkdir::WalkDir;
 
-/// Maximum number of lines of a source file. A longer file probably has two topics.
-const MAX_LINES: usize = 500;
-
-/// Files that may be longer, with reasons.
-const LONG_FILES: &[(&str, &str)] = &[];
-
 /// Dependencies that the manifest of a crate must not have, so that its code cannot use them.
 const LAYERS: [(&str, &[&str]); 7] = [
     (
@@ -465,20 +459,12 @@ fn source_files_are_compiled_and_start_with_module_comment() {
 }
 
 #[test]
-fn files_are_short_and_have_specific_names() {
+fn files_have_specific_names() {
     let mut found = Vec::new();
     for file in rust_files()
         .iter()
         .filter(|file| file.starts_with("src/") || file.starts_with("crates/") && file.contains("/src/"))
     {
-        let lines = read(file).lines().count();
-        let longer = LONG_FILES.iter().any(|(allowed, _)| allowed == file);
-        if lines > MAX_LINES && !longer {
-            found.push(format!("{file}: {lines} lines"));
-        }
-        if lines <= MAX_LINES && longer {
-            found.push(format!("{file}: {lines} lines; remove its exception"));
-        }
         let vague = ["utils", "util", "helpers", "helper", "common", "misc", "shared"];
         if Path::new(file).iter().any(|part| vague.contains(&part.to_str().unwrap().trim_end_matches(".rs"))) {
             found.push(format!("{file}: unspecific name"));

@@ -91,6 +91,11 @@ pub const CODES: &[Code] = &[
         "The agents have the version of this program.",
         "Agents and programs work together when their minor versions are equal or adjacent.",
     ),
+    code(
+        "node-proof",
+        "Each agent has compared what its kubelet runs with the reviewed values, and they are the same.",
+        "A flag or a later file can set another value. A sync fails such a node, unless its pool accepts the value.",
+    ),
     code("node-ready", "The nodes are Ready.", "Other nodes count against the budget of their pool."),
     code(
         "node-acknowledge",

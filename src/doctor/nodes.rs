@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample, NodeActivity, count};
-use nodecfg_contract::observed::{Node, NodeSupport, Observed, Readiness};
+use nodecfg_contract::observed::{Node, NodeSupport, Observed, Proof, Readiness};
+use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 
 /// Time after which an agent counts as silent. An agent writes its status at least every 72 minutes, so two writes
@@ -19,6 +20,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     support(facts, observed, checks);
     if facts.has_agents() {
         agents(facts, observed, now, checks);
+        proofs(observed, checks);
     }
     readiness(observed, checks);
     reports(facts, observed, checks);
@@ -140,6 +142,51 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
             "run nodecfg install of the intended version; agents and programs of adjacent minor versions work together",
         )
     });
+}
+
+/// Maximum number of different texts about what kubelets run.
+const MAX_PROOFS: usize = 3;
+
+/// Checks of what the agents report about the values that their kubelets run.
+fn proofs(observed: &Observed, checks: &mut Vec<Check>) {
+    let (mut same, mut other) = (0, BTreeMap::<String, NameSample>::new());
+    let runs = |node: &&Node| node.support == NodeSupport::Follows && node.status.active.is_some();
+    for node in observed.nodes.values().filter(runs) {
+        let text = match node.proof.as_deref() {
+            Some(Proof::Known { overridden, more: 0, .. }) if overridden.is_empty() => {
+                same += 1;
+                continue;
+            }
+            Some(Proof::Known { overridden, more, .. }) => {
+                let failure = ConvergenceFailure::Overridden { values: overridden.clone(), more: *more };
+                failure.to_string()
+            }
+            Some(Proof::Unknown { reason }) => format!("unknown: {}", one_line(reason)),
+            None => "unknown: its agent does not report it".to_owned(),
+        };
+        other.entry(text).or_default().add(&node.name);
+    }
+    if other.is_empty() {
+        let seen = match same {
+            0 => "no configuration that an agent would compare".to_owned(),
+            1 => "1 kubelet runs every reviewed value".to_owned(),
+            more => format!("{more} kubelets run every reviewed value"),
+        };
+        return checks.push(Check::ok("node-proof", seen));
+    }
+    for (text, few) in other.iter().take(MAX_PROOFS) {
+        let seen = match text.strip_prefix("unknown: ") {
+            Some(reason) => format!("what the kubelet runs is unknown on {}: {reason}", few.counted("node")),
+            None => format!("{}: {text}", few.counted("node")),
+        };
+        checks.push(Check::note("node-proof", seen).about(text.clone()).fix(
+            "see status.effective and the condition Effective: kubectl get nodeconfig NODE -o yaml. Remove the flag or the \
+             file from the node, or accept the value with spec.kubelet.acceptOverridden",
+        ));
+    }
+    if let Some(more) = other.len().checked_sub(MAX_PROOFS).filter(|more| *more > 0) {
+        checks.push(Check::note("node-proof", format!("{more} more: nodecfg status")).about("others"));
+    }
 }
 
 fn reports_anything(node: &Node) -> bool {

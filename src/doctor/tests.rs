@@ -1,6 +1,7 @@
 //! Tests of every check, with facts that satisfy it and facts that do not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -8,10 +9,11 @@ use serde_json::json;
 use super::fixtures::{ago, cause, free, gpu, healthy, now, with_pools};
 use super::*;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::nodeconfig;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::nodeconfig::{self, OverriddenValue};
 use nodecfg_contract::observed::{
     Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, Drain, DrainMark, KubeletVersion, Node, NodeSupport, Pause,
-    Readiness, UnreadableField,
+    Proof, Readiness, UnreadableField,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -103,13 +105,43 @@ fn healthy_cluster_passes_every_check() {
         assert!(failing.is_empty(), "{failing:#?}");
         assert_eq!(failure(&checks), None);
         let made: Vec<&str> = checks.iter().map(|check| check.code).collect();
-        let of_agents =
-            ["definition", "admission-policy", "config-map-policy", "daemon-set", "agent-silent", "agent-version"];
+        let of_agents = [
+            "definition",
+            "admission-policy",
+            "config-map-policy",
+            "daemon-set",
+            "agent-silent",
+            "agent-version",
+            "node-proof",
+        ];
         for known in codes::CODES {
             let wanted = agents || !of_agents.contains(&known.code);
             assert_eq!(made.contains(&known.code), wanted, "{}", known.code);
         }
     }
+}
+
+#[test]
+fn proofs_name_overridden_values_and_reasons() {
+    let reported = |proof: Option<Proof>| {
+        with_node(true, "n1", |node| {
+            node.status.active = Some(ConfigSource::config_map("a", "b", "kubelet"));
+            node.proof = proof.map(Arc::new);
+        })
+    };
+    let known = |overridden: Vec<OverriddenValue>| Some(Proof::Known { overridden, more: 0, above: Vec::new() });
+    assert_check("node-proof", CheckResult::Ok, "1 kubelet runs every reviewed value", &reported(known(Vec::new())));
+    let value = OverriddenValue {
+        field: "maxPods".to_owned(),
+        reviewed: Some("60".to_owned()),
+        running: Some("50".to_owned()),
+        by: Some("--max-pods".to_owned()),
+    };
+    let text = "1 node (n1): maxPods is 50 by the flag --max-pods, reviewed is 60";
+    assert_check("node-proof", CheckResult::Note, text, &reported(known(vec![value])));
+    let unknown = Some(Proof::Unknown { reason: "no process runs".to_owned() });
+    assert_check("node-proof", CheckResult::Note, "unknown on 1 node (n1): no process runs", &reported(unknown));
+    assert_check("node-proof", CheckResult::Note, "unknown on 1 node (n1): its agent does not report it", &reported(None));
 }
 
 #[test]

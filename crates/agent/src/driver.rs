@@ -151,6 +151,8 @@ enum EffectResult {
     Probed(Result<(), HealthzError>, Option<NodeHealth>, ServiceReport<LastError>),
     /// Report that the command line of the kubelet completes.
     Observed(Box<NodeConfigStatus>, Result<KubeletProcess, ProcessProblem>),
+    /// Command line of the kubelet, for a comparison.
+    Process(Result<KubeletProcess, ProcessProblem>),
     /// Result of a report or a request.
     Event(Event),
     /// Effect without a result.
@@ -212,6 +214,11 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                 let status = self.with_wall_clock_time(status);
                 self.under_way.push(Box::pin(report(self.client.clone(), status)));
             }
+            EffectResult::Process(process) => {
+                if let Some(outcome) = self.runtime.compare_again(process, self.options.clock.now()) {
+                    self.carry_out(outcome);
+                }
+            }
             EffectResult::Event(event) => {
                 if let Event::Reported(result) = &event {
                     self.report_failed = result.is_err();
@@ -236,6 +243,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         let (host, client) = (self.host, self.client.clone());
         match effect {
             Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
+            Effect::Prove => Box::pin(async move { EffectResult::Process(host.process().await) }),
             // The runtime answers it.
             Effect::CompareLocal | Effect::CheckDisk => Box::pin(async { EffectResult::Nothing }),
             Effect::DiscardStateFiles => Box::pin(async move {

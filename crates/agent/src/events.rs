@@ -35,6 +35,8 @@ pub enum Event {
     Probed(Health),
     /// Result of [`Effect::Report`].
     Reported(Result<(), String>),
+    /// What the kubelet runs is no longer what the last report says ([`Effect::Prove`]).
+    Drifted,
     /// Result of [`Effect::Join`].
     Joined(Box<JoinAnswer>),
     /// The wake time of a step has come.
@@ -217,6 +219,8 @@ pub enum Effect {
     /// Compare the kubelet's configuration on disk with the ledger, now and then and at the end of a trial. Another program
     /// may have written it.
     CheckDisk,
+    /// Compare what the kubelet runs with the last report, now and then: a flag or a file may have changed.
+    Prove,
     /// Place a configuration for the kubelet and restart the kubelet.
     Activate {
         /// Checkpoint to activate; `None` is the local configuration.

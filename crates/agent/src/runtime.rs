@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use disk_check::Comparison;
+
 use super::content;
 use super::disk::Disk;
 use super::events::{
@@ -98,6 +100,8 @@ pub struct AgentRuntime<D> {
     healthz: Option<(Option<ConfigSource>, Healthz)>,
     /// Where on the node the kubelet's log is.
     kubelet_log: &'static str,
+    /// What the last report of this process says of the values that the kubelet runs.
+    reported: Option<Comparison>,
 }
 
 impl<D: Disk> AgentRuntime<D> {
@@ -116,7 +120,8 @@ impl<D: Disk> AgentRuntime<D> {
         let state = MachineState::resume(ledger, settings, seed);
         let kubelet_log = settings.kubelet_log;
         let (saved, kubelet, healthz) = (None, None, None);
-        Ok(Self { disk, store, placer, state, saved, prune_pending: false, kubelet, healthz, kubelet_log })
+        let reported = None;
+        Ok(Self { disk, store, placer, state, saved, prune_pending: false, kubelet, healthz, kubelet_log, reported })
     }
 
     /// Handles the start of the agent; must be called before any other event. `kubelet`: version installed on this

@@ -77,6 +77,9 @@ impl MachineState {
     /// Requests a comparison when one is due.
     pub(super) fn check_disk(&mut self, builder: &mut StepBuilder) {
         if self.watches_disk() && self.is_disk_check_due(builder.now) {
+            if self.ledger.agent_state.phase == Phase::Settled {
+                builder.step.effects.push(Effect::Prove);
+            }
             self.compare_disk(builder);
         }
     }

@@ -160,6 +160,8 @@ struct Report {
     /// Latest computed status. `config` is kept while the kubelet restarts.
     current: Option<NodeConfigStatus>,
     backoff: Backoff,
+    /// Whether what the kubelet runs has changed since the last report.
+    is_outdated: bool,
     /// Time at which the server last accepted a report of this process.
     acknowledged_at: Option<Timestamp>,
 }
@@ -294,6 +296,7 @@ impl MachineState {
                 self.schedule_disk_check(now);
             }
             Event::DiskChecked(found) => self.record_disk_check(found, now),
+            Event::Drifted => self.volatile.report.is_outdated = true,
             Event::NodeConfigRead(wanted) => self.record_node_config(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) | Event::LocalCompared(_) => {
                 self.volatile.sync.under_way = UnderWay::Nothing
@@ -318,7 +321,7 @@ impl MachineState {
             Event::Reported(_) => volatile.report.pending.is_some(),
             Event::Joined(answer) => volatile.joining.expects(answer),
             Event::DiskChecked(_) => volatile.disk_watch.under_way,
-            Event::Started(_) | Event::NodeConfigRead(_) | Event::Tick => true,
+            Event::Started(_) | Event::NodeConfigRead(_) | Event::Drifted | Event::Tick => true,
         }
     }
 

@@ -409,6 +409,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (any::<bool>(), any::<Option<bool>>()).prop_map(move |(healthy, node)| probed(healthy, node)),
         2 => Just(Event::Reported(Ok(()))),
         1 => Just(Event::Reported(Err("no".to_owned()))),
+        1 => Just(Event::Drifted),
         6 => join_answer().prop_map(|answer| Event::Joined(Box::new(answer))),
         6 => Just(Event::Tick),
     ]

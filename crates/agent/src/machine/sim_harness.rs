@@ -307,7 +307,7 @@ impl SimHarness {
                     let answer = if self.faults.needs_drain { Err(refusal) } else { Ok(()) };
                     self.send(0.0, Event::LocalCompared(answer));
                 }
-                Effect::DiscardStateFiles => {}
+                Effect::DiscardStateFiles | Effect::Prove => {}
                 Effect::CheckDisk => {
                     let in_place = self.file_source == self.state.ledger.agent_state.active;
                     let good_changed = self.faults.good_changed;

@@ -43,6 +43,7 @@ impl MachineState {
         let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: rfc3339(now), trial_ends_at };
         let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.pending = Some(status.clone());
+        report.is_outdated = false;
         Some(Effect::Report(status))
     }
 
@@ -67,15 +68,18 @@ impl MachineState {
     /// The condition Effective of a report: whether the kubelet runs every value of the configuration that it calls active.
     pub(crate) fn effective_condition(
         &self,
-        proof: &Result<EffectiveStatus, Unproven>,
+        found: &EffectiveStatus,
+        unproven: Option<&Unproven>,
         report: &NodeConfigStatus,
         now: Timestamp,
     ) -> Option<Condition> {
-        let value = match proof {
-            Ok(EffectiveStatus { overridden, overridden_more: 0, .. }) if overridden.is_empty() => {
+        let EffectiveStatus { overridden, overridden_more, .. } = found;
+        let value = match unproven {
+            Some(unproven) => (UNKNOWN, unproven.reason().to_owned(), unproven.to_string()),
+            None if overridden.is_empty() && *overridden_more == 0 => {
                 (TRUE, EFFECTIVE.to_owned(), "the kubelet runs every reviewed value".to_owned())
             }
-            Ok(EffectiveStatus { overridden, overridden_more, .. }) => {
+            None => {
                 let values = overridden.iter().take(MAX_IN_MESSAGE).map(ToString::to_string);
                 let listed = overridden.len().min(MAX_IN_MESSAGE);
                 let hidden = u64::try_from(overridden.len().saturating_sub(listed)).unwrap_or_default();
@@ -85,7 +89,6 @@ impl MachineState {
                 };
                 (FALSE, "Overridden".to_owned(), values.collect::<Vec<_>>().join("; ") + &more)
             }
-            Err(unproven) => (UNKNOWN, unproven.reason().to_owned(), unproven.to_string()),
         };
         let known = self.volatile.node_config.as_ref().map(|config| &config.status.conditions);
         let before = known.and_then(|conditions| conditions.iter().find(|condition| condition.kind == EFFECTIVE));
@@ -107,6 +110,7 @@ impl MachineState {
     fn has_changes(&self) -> bool {
         let report = &self.volatile.report;
         match (&report.server_status, &report.current) {
+            (Some(_), Some(_)) if report.is_outdated => true,
             (Some(known), Some(shown)) => {
                 // A server with an older definition drops the placement.
                 let is_dropped = known.placement.is_none() && report.acknowledged_at.is_some();

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use super::{AgentRuntime, LoadedText};
 use crate::content;
 use crate::disk::Disk;
-use crate::events::{ConfigCheck, DiskCheck};
+use crate::events::{ConfigCheck, DiskCheck, Event, Step};
 use crate::host::process::{KubeletProcess, ProcessProblem};
 use crate::ledger::{AgentState, Phase};
 use crate::placement::PlacementError;
@@ -71,7 +71,7 @@ impl<D: Disk> AgentRuntime<D> {
     /// overrides, and the node's own values beneath. `process`: the running kubelet.
     #[must_use]
     pub fn complete(
-        &self,
+        &mut self,
         mut status: NodeConfigStatus,
         process: Result<KubeletProcess, ProcessProblem>,
         now: Timestamp,
@@ -79,24 +79,36 @@ impl<D: Disk> AgentRuntime<D> {
         let reported = status.config.as_ref().and_then(|config| config.active.as_ref());
         // The kubelet may already start with the next one.
         let is_present = reported == self.state.ledger.agent_state.active.as_ref();
-        let Ok(active) = self.loaded(self.state.ledger.active()) else { return status };
-        if !is_present {
-            return status;
+        let compared = self.compared(process).filter(|_| is_present);
+        if let Some(Comparison { effective, unproven }) = &compared
+            && reported.is_some()
+        {
+            status.conditions.extend(self.state.effective_condition(effective, unproven.as_ref(), &status, now));
         }
-        let proof = self.prove(active.as_ref(), process);
-        let Some(active) = active else {
-            status.effective = proof.ok();
-            return status;
-        };
-        status.conditions.extend(self.state.effective_condition(&proof, &status, now));
-        let beneath = match active.placement {
-            Placement::Overlay => self.placer.underneath(&self.disk, active.placement).ok(),
-            Placement::Replace => None,
-        };
-        let beneath = beneath.and_then(|underneath| content::beneath(&underneath, &active.text)).unwrap_or_default();
-        let EffectiveStatus { beneath, beneath_more, .. } = beneath;
-        status.effective = Some(EffectiveStatus { beneath, beneath_more, ..proof.unwrap_or_default() });
+        status.effective = compared.as_ref().map(|compared| compared.effective.clone());
+        self.reported = compared;
         status
+    }
+
+    /// Compares what the kubelet runs with the last report. Returns the next step if that has changed.
+    pub fn compare_again(&mut self, process: Result<KubeletProcess, ProcessProblem>, now: Timestamp) -> Option<Step> {
+        let is_other = self.reported.is_some() && self.compared(process) != self.reported;
+        is_other.then(|| self.handle(Event::Drifted, now))
+    }
+
+    /// Compares the active configuration with what the kubelet runs. `None` if its checkpoint is unreadable.
+    fn compared(&self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Comparison> {
+        let active = self.loaded(self.state.ledger.active()).ok()?;
+        let (effective, unproven) = match self.prove(active.as_ref(), process) {
+            Ok(effective) => (effective, None),
+            Err(unproven) => (EffectiveStatus::default(), Some(unproven)),
+        };
+        let overlay = active.filter(|active| active.placement == Placement::Overlay);
+        let beneath = overlay.and_then(|overlay| {
+            content::beneath(&self.placer.underneath(&self.disk, overlay.placement).ok()?, &overlay.text)
+        });
+        let EffectiveStatus { beneath, beneath_more, .. } = beneath.unwrap_or_default();
+        Some(Comparison { effective: EffectiveStatus { beneath, beneath_more, ..effective }, unproven })
     }
 
     /// Compares the values of a configuration with those that the kubelet runs.
@@ -110,4 +122,12 @@ impl<D: Disk> AgentRuntime<D> {
         let files = self.placer.kubelet_files(&self.disk, proof::paths(&process, minor)?)?;
         proof::compare(active.map(|active| active.text.as_str()), &files, &process, minor)
     }
+}
+
+/// What a report says of the values that the kubelet runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Comparison {
+    effective: EffectiveStatus,
+    /// Why it is unknown which values the kubelet runs.
+    unproven: Option<Unproven>,
 }

@@ -144,6 +144,8 @@ enum Pending {
 
 pub(super) struct RuntimeHarness {
     pub(super) disk: MemoryDisk,
+    /// Flags of the running kubelet, beside its paths.
+    pub(super) flags: Vec<String>,
     paths: Paths,
     runtime: Option<AgentRuntime<MemoryDisk>>,
     /// Disk operation at which to kill the agent, and the seed of a power failure at that time, if any.
@@ -181,6 +183,7 @@ impl RuntimeHarness {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut sim = Self {
             disk,
+            flags: Vec::new(),
             paths: Paths { folder: PathBuf::from(FOLDER), activation },
             runtime: None,
             kill: None,
@@ -380,9 +383,17 @@ impl RuntimeHarness {
                 );
             }
             Effect::Report(status) => {
-                let process = Ok(self.process());
-                self.node_config.status = self.runtime().complete(*status, process, self.now);
+                let (process, now) = (Ok(self.process()), self.now);
+                if let Some(runtime) = &mut self.runtime {
+                    self.node_config.status = runtime.complete(*status, process, now);
+                }
                 self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
+            }
+            Effect::Prove => {
+                let (process, now) = (Ok(self.process()), self.now);
+                if let Some(step) = self.runtime.as_mut().and_then(|runtime| runtime.compare_again(process, now)) {
+                    self.step(|_| step);
+                }
             }
             Effect::CompareLocal | Effect::CheckDisk => panic!("the runtime answers it"),
             Effect::Announce(_) | Effect::DiscardStateFiles | Effect::Join(_) => {}
@@ -395,7 +406,8 @@ impl RuntimeHarness {
             Activation::File { .. } => None,
             Activation::DropIn { config_dir, .. } => Some(format!("--config-dir={}", config_dir.display())),
         };
-        let arguments = std::iter::once(format!("--config={CONFIG}")).chain(folder).collect();
+        let paths = std::iter::once(format!("--config={CONFIG}")).chain(folder);
+        let arguments = paths.chain(self.flags.iter().cloned()).collect();
         KubeletProcess { arguments, drop_in_alpha: false }
     }
 

@@ -334,3 +334,51 @@ fn merges_an_overlay_over_a_rewritten_own_file() {
     sim.run(600);
     assert_eq!(sim.state_files.len(), 2, "no further restart");
 }
+
+/// A flag may come with a restart of the kubelet by another program.
+#[test]
+fn reports_a_flag_that_appears_later() {
+    let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];
+    let effective = |sim: &RuntimeHarness| {
+        let conditions = &sim.status().conditions;
+        let found = conditions.iter().find(|condition| condition.kind == "Effective").expect("a condition");
+        (found.status.clone(), found.message.clone())
+    };
+    for way in Way::ALL {
+        let mut sim = RuntimeHarness::new(way, &actions);
+        sim.run(60);
+        assert_eq!(effective(&sim).0, "True", "{way:?}");
+        sim.flags = vec!["--max-pods=50".to_owned()];
+        // The comparisons are about five minutes apart.
+        sim.run(370);
+        let (status, message) = effective(&sim);
+        assert_eq!((status.as_str(), message.as_str()), ("False", "maxPods is 50 by the flag --max-pods, reviewed is 100"));
+        let since = sim.status().agent.clone().map(|agent| agent.heard_at);
+        sim.run(1_000);
+        assert_eq!(sim.status().agent.clone().map(|agent| agent.heard_at), since, "no report without a change");
+        sim.flags.clear();
+        sim.run(370);
+        assert_eq!(effective(&sim).0, "True", "{way:?}");
+        assert_eq!(sim.state_files.len(), 1, "{way:?}: the agent does not restart the kubelet for it");
+    }
+}
+
+/// Nobody can tell what a kubelet runs that does not read the agent's file.
+#[test]
+fn kubelet_with_other_paths_is_unproven() {
+    let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];
+    for (way, flag, path) in [
+        (Way::Overlay, "--config=/etc/other.yaml", "--config /var/lib/kubelet/config.yaml"),
+        (Way::DropIn, "--config-dir=/etc/other.d", "--config-dir /etc/kubelet.d"),
+    ] {
+        let mut sim = RuntimeHarness::new(way, &actions);
+        sim.flags = vec![flag.to_owned()];
+        sim.run(60);
+        let status = sim.status();
+        let found = status.conditions.iter().find(|condition| condition.kind == "Effective").expect("a condition");
+        assert_eq!((found.status.as_str(), found.reason.as_str()), ("Unknown", "OtherPath"));
+        assert!(found.message.contains(path), "{}", found.message);
+        assert_eq!(status.effective.as_ref().and_then(|effective| effective.source.clone()), None);
+        assert_reported(&sim, "a 1", "a 1", "a 1", "");
+    }
+}

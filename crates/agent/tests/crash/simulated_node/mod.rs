@@ -327,7 +327,7 @@ impl SimulatedNode {
                 self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
             Effect::CompareLocal | Effect::CheckDisk => panic!("the runtime answers it"),
-            Effect::DiscardStateFiles => {}
+            Effect::DiscardStateFiles | Effect::Prove => {}
             Effect::Activate { .. } => self.restart(ledger),
             Effect::Probe { node, .. } => {
                 let healthz = self.runtime.as_mut().expect("an agent").healthz();
