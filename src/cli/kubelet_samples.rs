@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::capture::running_config;
+use crate::rollout::execute::Stop;
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use nodecfg_cluster::{ClusterError, ClusterReader};
@@ -12,9 +13,16 @@ use nodecfg_contract::observed::{Observed, RunningConfig, UnreadReason};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::rollout::Outcome;
 use nodecfg_planning::rollout::witness::{self, Witnesses};
+use tokio::sync::watch;
 
 /// Time limit of one kubelet's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time in which kubelets are asked at the end of a run.
+const MAX_TIME: Duration = Duration::from_mins(2);
+/// Number of kubelets that are asked at once, and whose answers are held in memory.
+const AT_ONCE: usize = 8;
+/// Number of such groups without an answer after which no further one is asked.
+const MAX_SILENT: usize = 2;
 /// The answer to a user without the right.
 const FORBIDDEN: RunningConfig = RunningConfig::Unread(UnreadReason::Forbidden);
 
@@ -44,13 +52,15 @@ impl KubeletArgs {
     /// Asks no kubelet.
     pub(super) const NEVER: Self = Self { ask_kubelets: Asked::None };
 
-    /// Asks kubelets at the end of a run whether they run the reviewed values, and fails the nodes that run others.
+    /// Asks kubelets at the end of a run whether they run the reviewed values, and fails the nodes that run others. Ends early
+    /// with a stop, after [`MAX_TIME`], and if nothing answers.
     pub(super) async fn witness(
         self,
         outcome: &mut Outcome,
         desired: &Desired,
         observed: &Observed,
         reader: &ClusterReader,
+        mut stop: watch::Receiver<Stop>,
     ) {
         let witnesses = match self.ask_kubelets {
             Asked::All => Witnesses::All,
@@ -58,29 +68,42 @@ impl KubeletArgs {
             Asked::None => return,
         };
         let nodes = witness::nodes_to_ask(outcome, observed, witnesses);
-        let mut answers = BTreeMap::new();
         let mut unknown: Vec<(NodeName, String)> = Vec::new();
-        // The first request shows whether the user has the right.
-        let (first, others) = nodes.split_at(nodes.len().min(1));
-        for part in [first, others] {
-            if unknown.iter().any(|(_, reason)| *reason == UnreadReason::Forbidden.to_string()) {
-                break;
-            }
-            for (name, answer) in reader.configz_of(part, PATIENCE).await {
-                let document = answer.map(|answer| {
-                    let text = serde_json::Value::Object(answer).to_string();
-                    Document::parse("configz", &text).document
-                });
-                match document {
-                    Ok(Some(document)) => drop(answers.insert(name, document)),
-                    Ok(None) => unknown.push((name, UnreadReason::Unusable.to_string())),
-                    Err(error) => unknown.push((name, reason(&error).to_string())),
+        let asking = async {
+            // The first request shows whether the user has the right.
+            let (first, others) = nodes.split_at(nodes.len().min(1));
+            let mut silent = 0_usize;
+            for part in std::iter::once(first).chain(others.chunks(AT_ONCE)) {
+                let mut answers = BTreeMap::new();
+                for (name, answer) in reader.configz_of(part, PATIENCE).await {
+                    let document = answer.map(|answer| {
+                        Document::parse("configz", &serde_json::Value::Object(answer).to_string()).document
+                    });
+                    match document {
+                        Ok(Some(document)) => drop(answers.insert(name, document)),
+                        Ok(None) => unknown.push((name, UnreadReason::Unusable.to_string())),
+                        Err(error) => {
+                            unknown.push((name, reason(&error).to_string()));
+                            if matches!(error, ClusterError::Forbidden { .. }) {
+                                return;
+                            }
+                        }
+                    }
+                }
+                silent = if answers.is_empty() { silent.saturating_add(1) } else { 0 };
+                for name in witness::judge(outcome, &answers, desired, observed) {
+                    unknown.push((name, "its own configuration is unknown".to_owned()));
+                }
+                if silent > MAX_SILENT {
+                    return;
                 }
             }
+        };
+        tokio::select! {
+            () = asking => {}
+            () = tokio::time::sleep(MAX_TIME) => tracing::warn!("not every kubelet was asked within {} s", MAX_TIME.as_secs()),
+            Ok(_) = stop.wait_for(|stop| *stop >= Stop::Gently) => {}
         }
-        let incomparable = witness::judge(outcome, &answers, desired, observed);
-        let needs_own = "its own configuration is unknown";
-        unknown.extend(incomparable.into_iter().map(|name| (name, needs_own.to_owned())));
         if let Some((name, reason)) = unknown.first() {
             let who = match unknown.len() {
                 1 => format!("node {name} runs"),

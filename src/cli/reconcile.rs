@@ -246,10 +246,10 @@ impl Reconciliation<'_> {
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);
-        let mut execution =
-            execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
+        let (lost, orders) = (lock.lost(), lock.orders());
+        let mut execution = execute(rollout, self.reader, &writer, lost, orders, stop.clone(), &mut listen).await?;
         *started = true;
-        self.kubelets.witness(&mut execution.outcome, &self.loaded.desired, &observed, self.reader).await;
+        self.kubelets.witness(&mut execution.outcome, &self.loaded.desired, &observed, self.reader, stop).await;
         Ok(reporter.finish(&execution, terminal))
     }
 

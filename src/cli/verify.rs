@@ -113,8 +113,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         ignored_windows: None,
     };
     let mut listen = |now, event: &_| reporter.event(now, event);
-    let mut execution = execute::verify(rollout, &reader, no_sync, stop, &mut listen).await;
-    args.kubelets.witness(&mut execution.outcome, &loaded.desired, observed, &reader).await;
+    let mut execution = execute::verify(rollout, &reader, no_sync, stop.clone(), &mut listen).await;
+    args.kubelets.witness(&mut execution.outcome, &loaded.desired, observed, &reader, stop).await;
     Ok(reporter.finish(&execution, terminal))
 }
 

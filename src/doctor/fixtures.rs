@@ -1,11 +1,13 @@
 //! Facts of a healthy cluster, for tests of the checks.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{
-    AgentActivity, CONTENT_HASH_ANNOTATION, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL, MANAGER, Node,
+    AgentActivity, CONTENT_HASH_ANNOTATION, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL, MANAGER, Node, Proof,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -45,7 +47,9 @@ pub(super) fn healthy(agents: bool) -> Facts {
     let source = rendered.source(&namespace());
     let version = if agents { "v1.36.2" } else { "v1.21.14" };
     let kubelet_version = KubeletVersion::parse(version);
-    let nodes = ["n1", "n2", "n3"].map(|name| Node { kubelet_version, ..on(node(name, "gpu"), &source) });
+    let proof = agents.then(|| Arc::new(Proof::Known { overridden: Vec::new(), more: 0, above: Vec::new() }));
+    let nodes =
+        ["n1", "n2", "n3"].map(|name| Node { kubelet_version, proof: proof.clone(), ..on(node(name, "gpu"), &source) });
     let mut observed = observed(nodes);
     with_config_map(&mut observed, "gpu", &rendered);
     let (key, map) = fetched(&source, &rendered.canonical, true);

@@ -9,11 +9,10 @@ use serde_json::json;
 use super::fixtures::{ago, cause, free, gpu, healthy, now, with_pools};
 use super::*;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::{self, OverriddenValue};
 use nodecfg_contract::observed::{
-    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, Drain, DrainMark, KubeletVersion, Node, NodeSupport, Pause,
-    Proof, Readiness, UnreadableField,
+    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, Drain, DrainMark, KubeletVersion, Node, NodeSupport, Pause, Proof,
+    Readiness, UnreadableField,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -123,14 +122,9 @@ fn healthy_cluster_passes_every_check() {
 
 #[test]
 fn proofs_name_overridden_values_and_reasons() {
-    let reported = |proof: Option<Proof>| {
-        with_node(true, "n1", |node| {
-            node.status.active = Some(ConfigSource::config_map("a", "b", "kubelet"));
-            node.proof = proof.map(Arc::new);
-        })
-    };
+    let reported = |proof: Option<Proof>| with_node(true, "n1", |node| node.proof = proof.map(Arc::new));
     let known = |overridden: Vec<OverriddenValue>| Some(Proof::Known { overridden, more: 0, above: Vec::new() });
-    assert_check("node-proof", CheckResult::Ok, "1 kubelet runs every reviewed value", &reported(known(Vec::new())));
+    assert_check("node-proof", CheckResult::Ok, "3 kubelets run every reviewed value", &reported(known(Vec::new())));
     let value = OverriddenValue {
         field: "maxPods".to_owned(),
         reviewed: Some("60".to_owned()),
@@ -141,7 +135,12 @@ fn proofs_name_overridden_values_and_reasons() {
     assert_check("node-proof", CheckResult::Note, text, &reported(known(vec![value])));
     let unknown = Some(Proof::Unknown { reason: "no process runs".to_owned() });
     assert_check("node-proof", CheckResult::Note, "unknown on 1 node (n1): no process runs", &reported(unknown));
-    assert_check("node-proof", CheckResult::Note, "unknown on 1 node (n1): its agent does not report it", &reported(None));
+    assert_check(
+        "node-proof",
+        CheckResult::Note,
+        "unknown on 1 node (n1): its agent does not report it",
+        &reported(None),
+    );
 }
 
 #[test]

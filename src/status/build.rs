@@ -81,10 +81,11 @@ fn managed<'a>(source: Option<&ConfigSource>, observed: &'a Observed) -> Option<
 
 /// Status of a node without its comparison.
 fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetName>) -> NodeStatus {
+    let has_agent = node.content.is_some() && node.status.active.is_some();
     let (overridden, proven, unproven) = match node.proof.as_deref() {
-        Some(Proof::Known { overridden, .. }) => (overridden.clone(), true, None),
+        Some(Proof::Known { overridden, more, .. }) => (overridden.clone(), overridden.is_empty() && *more == 0, None),
         Some(Proof::Unknown { reason }) => (Vec::new(), false, Some(reason.clone())),
-        None => (Vec::new(), false, None),
+        None => (Vec::new(), false, has_agent.then(|| "its agent does not report it".to_owned())),
     };
     NodeStatus {
         node: node.name.clone(),
@@ -198,6 +199,9 @@ fn compare_with_pool(
     status.drift = status.drift.take().or_else(|| other_content(node, &content));
     if named {
         status.verdict = evaluate(target, node, WaitContext::STATE_ONLY);
+        // What is overridden is accepted.
+        let is_compared = matches!(node.proof.as_deref(), Some(Proof::Known { .. }));
+        status.proven |= is_compared && status.verdict == Convergence::Converged;
     }
     // The source is that of the pool, with another placement.
     if named && status.verdict == Convergence::Waiting(Waiting::NotAssigned) {

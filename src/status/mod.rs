@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::OverriddenValue;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
+
+use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, OverriddenValue, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{Owner, Why};
@@ -22,16 +22,16 @@ mod build;
 mod changes;
 mod domains;
 mod new_nodes;
-mod unproven;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unproven;
 
 pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
 pub use domains::DomainStatus;
 pub use new_nodes::NewNodes;
-pub use unproven::UnprovenNodes;
 pub use nodecfg_planning::state::{Grade, State};
+pub use unproven::UnprovenNodes;
 
 /// Status of the fleets of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -219,7 +219,7 @@ pub struct NodeStatus {
     /// accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<OverriddenValue>,
-    /// Whether the agent compared the values that the kubelet runs with the reviewed ones.
+    /// Whether the kubelet is proven to run every reviewed value, except for those that the pool accepts as overridden.
     pub proven: bool,
     /// Why the agent cannot compare them. Unset if it did, for the local configuration, and without an agent that looks.
     #[serde(skip_serializing_if = "Option::is_none")]

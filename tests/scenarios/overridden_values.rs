@@ -55,7 +55,8 @@ async fn overridden(start: ClusterSetup, fault: &str, cause: &str) {
     let cluster = start.kubeadm().pool("a", 3).fault("a-2", fault.parse().expect("a fault")).up().await;
     let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
     let text = format!("maxPods is 120 {cause}, reviewed is 150");
-    cluster.sync(&repository, &[]).await.exits(5).prints(", 1 failed.").prints(&format!("failed: a-2: {text}"));
+    let sync = cluster.sync(&repository, &["--rollback-on-failure"]).await.exits(5);
+    sync.prints(", 1 failed.").prints(&format!("failed: a-2: {text}"));
     // The configuration is not the cause, so the node keeps it.
     for node in NODES {
         assert_eq!(cluster.kubelet_restarts(node), 1, "{node}");
@@ -115,7 +116,8 @@ async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(sta
     cluster.fault("a-1", None).await;
     repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 8");
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
-    until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective")).await;
+    until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective"))
+        .await;
     cluster.down().await;
 }
 

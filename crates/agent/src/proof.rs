@@ -1,6 +1,8 @@
 //! The proof that the kubelet runs the reviewed values: they are compared with what it runs according to its files and the
 //! command line of its process. Pure.
 
+use std::collections::BTreeSet;
+
 use super::host::process::{KubeletProcess, ProcessProblem};
 use kubelet_config::document::Document;
 use kubelet_config::effective::{
@@ -19,7 +21,7 @@ pub enum Unproven {
     #[error(transparent)]
     Process(#[from] ProcessProblem),
     /// The version of the kubelet is unknown, or nodecfg's tables lack it.
-    #[error("nodecfg has no rules for the version of the kubelet")]
+    #[error("the rules of the kubelet's version are unknown")]
     Version,
     /// The kubelet does not read what the agent writes.
     #[error("the kubelet was started without {flag} {path}, where the agent places configurations")]
@@ -29,6 +31,9 @@ pub enum Unproven {
         /// Path that the agent writes.
         path: String,
     },
+    /// The file that the agent placed has another content now.
+    #[error("another program has changed or removed the file that the agent placed for the kubelet")]
+    NotInPlace,
     /// The agent cannot read a file that the kubelet reads.
     #[error("the agent cannot read every file of the kubelet's --config and --config-dir")]
     Unreadable,
@@ -45,6 +50,7 @@ impl Unproven {
             Self::Process(_) => "CommandLineUnknown",
             Self::Version => "VersionUnknown",
             Self::OtherPath { .. } => "OtherPath",
+            Self::NotInPlace => "NotInPlace",
             Self::Unreadable => "FilesUnreadable",
             Self::Refused => "FilesRefused",
         }
@@ -69,6 +75,14 @@ impl KubeletFiles {
         // The running kubelet has what it requires for its folder.
         effective::effective(&Kubelet { minor, config, config_dir, drop_in_alpha: true, flags })
             .map_err(|_| Unproven::Refused)
+    }
+
+    /// The file with the configuration, as the origin of values.
+    fn ours(&self) -> Origin {
+        match self.drop_in.zip(self.config_dir.as_ref()) {
+            Some((name, folder)) => Origin::DropIn(effective::folder::path_in(folder, name)),
+            None => Origin::Config,
+        }
     }
 
     /// The folder without the files that the kubelet reads after the agent's.
@@ -118,17 +132,29 @@ pub fn compare(
         EffectiveStatus { source: Some(EffectiveStatus::COMPUTED.to_owned()), ..EffectiveStatus::default() };
     if let Some(reviewed) = reviewed {
         let reviewed = Document::parse("reviewed", reviewed).document.ok_or(Unproven::Refused)?;
-        status.overridden = effective::overridden(&reviewed, &alone, &running).into_iter().map(published).collect();
+        let overridden = effective::overridden(&reviewed, &files.ours(), &alone, &running, minor);
+        status.overridden = spread(overridden.into_iter().map(published).collect());
         status.overridden_more = shorten(&mut status.overridden, EffectiveStatus::MAX_OVERRIDDEN);
     }
     let above = effective::set_above(&alone, &running);
     let (secret, above): (Vec<SetAbove>, Vec<SetAbove>) = above.into_iter().partition(is_unpublished);
-    status.above = above.into_iter().map(|set| SetValue { field: set.path, value: set.value.to_string(), by: set.by.to_string() }).collect();
+    status.above = above
+        .into_iter()
+        .map(|set| SetValue { field: set.path, value: set.value.to_string(), by: set.by.to_string() })
+        .collect();
     status.above_more = shorten(&mut status.above, EffectiveStatus::MAX_ABOVE).saturating_add(number(secret.len()));
     let values: serde_json::Map<String, serde_json::Value> =
         running.values.into_iter().map(|(path, found)| (path, found.value)).collect();
     status.hash = Some(ContentHash::of(serde_json::Value::Object(values).to_string().as_bytes()).to_string());
     Ok(status)
+}
+
+/// Puts one value of each field first, so that a short list names every field.
+fn spread(values: Vec<OverriddenValue>) -> Vec<OverriddenValue> {
+    let mut seen = BTreeSet::new();
+    let is_first = |value: &OverriddenValue| seen.insert(value.field.split('.').next().unwrap_or_default().to_owned());
+    let (first, others): (Vec<_>, Vec<_>) = values.into_iter().partition(is_first);
+    first.into_iter().chain(others).collect()
 }
 
 /// Keeps the first entries of a list, and returns the number of the others.

@@ -13,7 +13,7 @@ fn text(body: &str) -> String {
 }
 
 fn process(arguments: &[&str]) -> KubeletProcess {
-    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect(), drop_in_alpha: false }
+    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect() }
 }
 
 /// A kubelet with this file and these drop-ins.
@@ -38,17 +38,11 @@ fn names_field_values_and_cause() {
     let own_and_reviewed = "clusterDomain: a.b\nmaxPods: 60\npodPidsLimit: 100";
     let alone = files(own_and_reviewed, &[], None);
     assert!(found(reviewed, &alone, &["--node-ip=10.0.0.1"]).is_empty());
-    assert_eq!(
-        found(reviewed, &alone, &["--max-pods=50"]),
-        ["maxPods is 50 by the flag --max-pods, reviewed is 60"]
-    );
+    assert_eq!(found(reviewed, &alone, &["--max-pods=50"]), ["maxPods is 50 by the flag --max-pods, reviewed is 60"]);
     // Not reviewed.
     assert!(found(reviewed, &alone, &["--cluster-domain=x.y"]).is_empty());
     let with_later = files(own_and_reviewed, &[("10-site.conf", "podPidsLimit: 5")], None);
-    assert_eq!(
-        found(reviewed, &with_later, &[]),
-        ["podPidsLimit is 5 by the file /d/10-site.conf, reviewed is 100"]
-    );
+    assert_eq!(found(reviewed, &with_later, &[]), ["podPidsLimit is 5 by the file /d/10-site.conf, reviewed is 100"]);
 }
 
 #[test]
@@ -117,7 +111,8 @@ fn publishes_a_bounded_number_of_values_and_no_secret() {
     let all = |value: &str, between: &str| off.iter().map(|gate| format!("{gate}{between}{value}")).collect::<Vec<_>>();
     let reviewed = format!("featureGates: {{{}}}", all("true", ": ").join(", "));
     let flags = format!("--feature-gates={}", all("false", "=").join(","));
-    let status = compare(Some(&text(&reviewed)), &files(&reviewed, &[], None), &process(&[&flags]), MINOR).expect("known");
+    let status =
+        compare(Some(&text(&reviewed)), &files(&reviewed, &[], None), &process(&[&flags]), MINOR).expect("known");
     assert_eq!((status.overridden.len(), status.overridden_more), (20, 5));
 
     let reviewed = "staticPodURLHeader: {Authorization: [hunter2]}\nclusterDomain: a.b";

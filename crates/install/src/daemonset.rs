@@ -1,7 +1,7 @@
 //! DaemonSet of the agents. A pod has two containers. `agent` has credentials for the API server and no privileges.
-//! `host-step` is privileged and has no credentials. Over a socket, it accepts only four requests: restart the kubelet
-//! and set its state files aside meanwhile, delete these files, report the kubelet's version, and report its exits and
-//! last error.
+//! `host-step` is privileged and has no credentials. Over a socket, it accepts only five requests: restart the kubelet
+//! and set its state files aside meanwhile, delete these files, report the kubelet's version, its exits and last error, and
+//! its command line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -21,8 +21,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::OverriddenValue;
-use nodecfg_contract::observed::{ExtendedResources, Node, NodeContent, NodeSupport, Proof, Readiness};
+use nodecfg_contract::observed::{
+    ExtendedResources, Node, NodeContent, NodeSupport, OverriddenValue, Proof, Readiness,
+};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, error_text};
 
 pub mod pods;
@@ -90,7 +91,10 @@ impl WantedSource {
         let Some(Proof::Known { overridden, more, .. }) = node.proof.as_deref() else { return None };
         let is_refused = |value: &&OverriddenValue| !is_accepted(&value.field, accepted);
         let values: Vec<OverriddenValue> = overridden.iter().filter(is_refused).cloned().collect();
-        (!values.is_empty() || *more > 0).then(|| ConvergenceFailure::Overridden { values, more: *more })
+        // A list has a value of every field, so the values beyond it are of the same fields.
+        let is_listed = !overridden.is_empty() && values.is_empty();
+        (!values.is_empty() || (*more > 0 && !is_listed))
+            .then(|| ConvergenceFailure::Overridden { values, more: *more })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +16,6 @@ pub const PROC: &str = "/proc";
 const NAME: &str = "kubelet";
 /// Maximum size of a command line, in bytes. That of a kubelet has about one thousand.
 const MAX_COMMAND_LINE: u64 = 8 * 1024;
-/// Maximum size of an environment, in bytes.
-const MAX_ENVIRONMENT: u64 = 1024 * 1024;
-/// Variable that kubelets 1.28 and 1.29 require for `--config-dir`.
-const DROP_IN_ALPHA: &[u8] = b"KUBELET_CONFIG_DROPIN_DIR_ALPHA=";
 
 /// The running kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +23,6 @@ const DROP_IN_ALPHA: &[u8] = b"KUBELET_CONFIG_DROPIN_DIR_ALPHA=";
 pub struct KubeletProcess {
     /// Arguments after the name of the program.
     pub arguments: Vec<String>,
-    /// Whether its environment has the variable that kubelets 1.28 and 1.29 require for `--config-dir`.
-    pub drop_in_alpha: bool,
 }
 
 /// Reason why the command line of the kubelet is unknown, as it may be published.
@@ -91,11 +85,24 @@ pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
             Err(error) => return Err(unreadable(error)),
         }
     }
+    let pids: Vec<&str> = found.iter().filter_map(|process| process.file_name()?.to_str()).collect();
+    let agent = std::process::id().to_string();
+    // The kubelet's own children have its name until they start their program, and the agent asks a kubelet for its version.
+    let is_child =
+        |process: &Path| parent_of(process).is_some_and(|parent| parent == agent || pids.contains(&parent.as_str()));
+    let found: Vec<&Path> = found.iter().map(PathBuf::as_path).filter(|process| !is_child(process)).collect();
     match &found[..] {
         [] => Err(ProcessProblem::NotRunning),
         [process] => read(process),
         several => Err(ProcessProblem::Several(several.len())),
     }
+}
+
+/// Process id of the parent (`/proc/PID/stat`, fourth field). The second is the name in parentheses, which may have any
+/// character.
+fn parent_of(process: &Path) -> Option<String> {
+    let stat = std::fs::read_to_string(process.join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
 }
 
 fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
@@ -105,11 +112,7 @@ fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
     }
     let line = String::from_utf8(line).map_err(|_| ProcessProblem::NotUtf8)?;
     let arguments = line.strip_suffix('\0').unwrap_or(&line).split('\0').skip(1).map(str::to_owned).collect();
-    let environment = start_of(&process.join("environ"), MAX_ENVIRONMENT)?;
-    let mut variables = environment.split(|byte| *byte == 0);
-    let drop_in_alpha =
-        variables.any(|variable| variable.strip_prefix(DROP_IN_ALPHA).is_some_and(|value| !value.is_empty()));
-    Ok(KubeletProcess { arguments, drop_in_alpha })
+    Ok(KubeletProcess { arguments })
 }
 
 /// The first bytes of a file.
@@ -134,7 +137,7 @@ mod tests {
             fs::create_dir_all(process.join("ns")).expect("created");
             fs::write(process.join("comm"), format!("{name}\n")).expect("written");
             fs::write(process.join("cmdline"), line).expect("written");
-            fs::write(process.join("environ"), b"TOKEN=hunter2\0KUBELET_CONFIG_DROPIN_DIR_ALPHA=on\0").expect("written");
+            fs::write(process.join("stat"), format!("{pid} (a ) b) S 999 1 1 0")).expect("written");
             symlink(namespace, process.join("ns/pid")).expect("linked");
         };
         put("self", ("nodecfg-agent", b"", "pid:[1]"));
@@ -159,7 +162,12 @@ mod tests {
         assert_eq!(found(&[("kubelet", b"kubelet\0", "pid:[1]")]), Ok(vec![]));
         assert_eq!(found(&others), Err(ProcessProblem::NotRunning));
         assert_eq!(found(&[KUBELET, KUBELET]), Err(ProcessProblem::Several(2)));
-        assert!(find(proc(&[KUBELET]).path()).is_ok_and(|process| process.drop_in_alpha));
+        // A child of the kubelet, between its fork and its exec, and one of this agent, which asks for the version.
+        let folder = proc(&[KUBELET, KUBELET]);
+        for parent in [0, std::process::id()] {
+            fs::write(folder.path().join("1/stat"), format!("1 (kubelet) S {parent} 1 1 0")).expect("written");
+            assert!(find(folder.path()).is_ok(), "{parent}");
+        }
     }
 
     #[test]
@@ -168,7 +176,7 @@ mod tests {
         assert_eq!(found(&[("kubelet", &long, "pid:[1]")]), Err(ProcessProblem::TooLong));
         assert_eq!(found(&[("kubelet", b"kubelet\0--x=\xff\0", "pid:[1]")]), Err(ProcessProblem::NotUtf8));
         let folder = proc(&[KUBELET]);
-        fs::remove_file(folder.path().join("0/environ")).expect("removed");
+        fs::remove_file(folder.path().join("0/cmdline")).expect("removed");
         assert!(matches!(find(folder.path()), Err(ProcessProblem::Unreadable(_))));
         assert!(matches!(find(Path::new("/no/such/folder")), Err(ProcessProblem::Unreadable(_))));
     }

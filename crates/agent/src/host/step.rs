@@ -287,7 +287,9 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
             Ok(since) => Reply::Service(actions.service_report(since).await),
             Err(_) => unsupported(),
         },
-        Ok(Request::Process {}) => process::find(Path::new(process::PROC)).map_or_else(Reply::NoProcess, Reply::Process),
+        Ok(Request::Process {}) => {
+            process::find(Path::new(process::PROC)).map_or_else(Reply::NoProcess, Reply::Process)
+        }
         Err(_) => unsupported(),
     };
     let mut line = serde_json::to_vec(&answer)?;

@@ -120,6 +120,10 @@ impl<D: Disk> AgentRuntime<D> {
         let process = process?;
         let minor = proof::version(self.kubelet)?;
         let files = self.placer.kubelet_files(&self.disk, proof::paths(&process, minor)?)?;
+        let content = active.map(LoadedText::reviewed);
+        if content.is_some() && !self.placer.is_in_place(&self.disk, content).unwrap_or(false) {
+            return Err(Unproven::NotInPlace);
+        }
         proof::compare(active.map(|active| active.text.as_str()), &files, &process, minor)
     }
 }

@@ -408,7 +408,7 @@ impl RuntimeHarness {
         };
         let paths = std::iter::once(format!("--config={CONFIG}")).chain(folder);
         let arguments = paths.chain(self.flags.iter().cloned()).collect();
-        KubeletProcess { arguments, drop_in_alpha: false }
+        KubeletProcess { arguments }
     }
 
     /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.

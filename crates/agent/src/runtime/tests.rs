@@ -352,7 +352,10 @@ fn reports_a_flag_that_appears_later() {
         // The comparisons are about five minutes apart.
         sim.run(370);
         let (status, message) = effective(&sim);
-        assert_eq!((status.as_str(), message.as_str()), ("False", "maxPods is 50 by the flag --max-pods, reviewed is 100"));
+        assert_eq!(
+            (status.as_str(), message.as_str()),
+            ("False", "maxPods is 50 by the flag --max-pods, reviewed is 100")
+        );
         let since = sim.status().agent.clone().map(|agent| agent.heard_at);
         sim.run(1_000);
         assert_eq!(sim.status().agent.clone().map(|agent| agent.heard_at), since, "no report without a change");

@@ -161,8 +161,8 @@ pub struct EffectiveStatus {
     /// cannot tell; the condition Effective then has the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Hash of all values that the kubelet runs (`v1:blake3:<hex>`). Nodes with the same hash run the same. Unset without
-    /// a source.
+    /// Hash of all values that the kubelet prints (`v1:blake3:<hex>`). Nodes with the same hash run the same, but for values
+    /// that the kubelet masks. Unset without a source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Values that the active configuration names and the kubelet does not run, at most 20.
@@ -227,7 +227,7 @@ impl OverriddenValue {
 /// What sets a value, in words: `the flag --max-pods`, or `the file /etc/kubernetes/kubelet.conf.d/95-other.conf`.
 #[must_use]
 pub fn origin(by: &str) -> String {
-    let kind = if by.starts_with("--") { "flag" } else { "file" };
+    let kind = if by.starts_with('-') { "flag" } else { "file" };
     format!("the {kind} {}", one_line(by))
 }
 

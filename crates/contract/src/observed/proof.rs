@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus, OverriddenValue, SetValue};
+use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus};
+pub use crate::nodeconfig::{OverriddenValue, OwnValue, SetValue, origin};
 
 /// What the agent of a node knows of the values that its kubelet runs (`status.effective` and the condition Effective).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,12 @@ impl Proof {
             return Some(Arc::new(Self::Known { overridden, more, above: found.above.clone() }));
         }
         let condition = status.conditions.iter().find(|condition| condition.kind == EFFECTIVE)?;
-        Some(Arc::new(Self::Unknown { reason: condition.message.clone() }))
+        // An API server with an older definition drops the values, and keeps the condition.
+        let dropped = |more| Self::Known { overridden: Vec::new(), more, above: Vec::new() };
+        Some(Arc::new(match condition.status.as_str() {
+            "True" => dropped(0),
+            "False" => dropped(1),
+            _ => Self::Unknown { reason: condition.message.clone() },
+        }))
     }
 }

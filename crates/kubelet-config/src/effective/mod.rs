@@ -40,7 +40,7 @@ mod traced;
 pub use changes::{EffectiveChange, ValueChange, changes};
 pub use flags::{flag_of, paths as flag_paths};
 pub use folder::{ConfigDir, FolderEntry, is_read};
-pub use overridden::{Overridden, SetAbove, is_same_value, named, overridden, set_above};
+pub use overridden::{Overridden, SetAbove, is_same_value, named, named_values, overridden, set_above};
 
 /// The file of a default in a [`Place`].
 const DEFAULT: &str = "";

@@ -9,8 +9,7 @@ use serde::Serialize;
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::OverriddenValue;
-use nodecfg_contract::observed::{Age, MissingResource, UnreadableField};
+use nodecfg_contract::observed::{Age, MissingResource, OverriddenValue, UnreadableField};
 use nodecfg_contract::printable::one_line;
 
 /// Why a node has not converged yet.
@@ -195,7 +194,9 @@ impl fmt::Display for ConvergenceFailure {
                 f.write_str(&values.join("; "))?;
                 match (values.is_empty(), more) {
                     (_, 0) => Ok(()),
-                    (true, more) => write!(f, "the kubelet overrides {more} reviewed values that its agent does not list"),
+                    (true, more) => {
+                        write!(f, "the kubelet overrides {more} reviewed values that its agent does not list")
+                    }
                     (false, more) => write!(f, "; and {more} more"),
                 }
             }

@@ -3,7 +3,8 @@
 use super::*;
 use nodecfg_contract::ConfigStatus;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::NodeContent;
+use nodecfg_contract::observed::{NodeContent, OverriddenValue};
+use std::sync::Arc;
 
 fn spec(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, "kubelet")
@@ -259,4 +260,54 @@ fn agent_must_report_the_wanted_placement() {
     // A kubelet that follows its Node reports none, and knows only replace.
     let kubelet = node(Some(spec("b")), running());
     assert_eq!(evaluate(&wanted, &kubelet, WaitContext::STATE_ONLY), Convergence::Converged);
+}
+
+/// An agent reports what its kubelet runs beside the reviewed values.
+#[test]
+fn overridden_values_fail_a_node_that_runs_its_target() {
+    let value = |field: &str| OverriddenValue {
+        field: field.to_owned(),
+        reviewed: Some("60".to_owned()),
+        running: Some("50".to_owned()),
+        by: Some("--a-flag".to_owned()),
+    };
+    let state = |fields: &[&str], more, accepted: Option<&[&str]>, status: ConfigStatus| {
+        let may_override = accepted.map(|accepted| accepted.iter().map(ToString::to_string).collect());
+        let target = Target::Source(WantedSource { may_override, ..spec("b").into() });
+        let overridden = fields.iter().map(|field| value(field)).collect();
+        let proof = Some(Arc::new(Proof::Known { overridden, more, above: Vec::new() }));
+        let node = Node { proof, ..node(Some(spec("b")), status) };
+        match evaluate(&target, &node, WaitContext::STATE_ONLY) {
+            Convergence::Failed(failure) => {
+                assert!(!failure.may_be_the_configuration());
+                failure.to_string()
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    let running = || status(Some("b"), Some("b"), None);
+    let converged = "Converged";
+    let failed = |field: &str| format!("{field} is 50 by the flag --a-flag, reviewed is 60");
+    assert_eq!(state(&["maxPods"], 0, Some(&[]), running()), failed("maxPods"));
+    assert_eq!(state(&["maxPods", "port"], 0, Some(&["maxPods"]), running()), failed("port"));
+    assert_eq!(state(&["maxPods"], 2, Some(&[]), running()), failed("maxPods") + "; and 2 more");
+    let unlisted = "the kubelet overrides 2 reviewed values that its agent does not list";
+    assert_eq!(state(&[], 2, Some(&["maxPods"]), running()), unlisted);
+    assert_eq!(state(&["maxPods"], 2, Some(&["maxPods"]), running()), converged, "the list has every field");
+    assert_eq!(state(&["maxPods"], 0, Some(&["maxPods"]), running()), converged);
+    assert_eq!(state(&["maxPods"], 0, None, running()), converged, "any counts");
+    // A field with all its keys, one key, and no other name that begins so.
+    let key = "evictionHard.memory.available";
+    assert_eq!(state(&[key], 0, Some(&["evictionHard"]), running()), converged);
+    assert_eq!(state(&[key], 0, Some(&[key]), running()), converged);
+    assert_eq!(state(&["evictionHardX"], 0, Some(&["evictionHard"]), running()), failed("evictionHardX"));
+    assert_eq!(state(&["evictionHard"], 0, Some(&[key]), running()), failed("evictionHard"));
+    // Before it runs the target, what it runs says nothing about the target.
+    assert_eq!(state(&["maxPods"], 0, Some(&[]), status(Some("b"), Some("a"), None)), "Waiting(Activating)");
+    let unknown = Node {
+        proof: Some(Arc::new(Proof::Unknown { reason: "no process".to_owned() })),
+        ..node(Some(spec("b")), running())
+    };
+    let target = Target::Source(WantedSource { may_override: Some(BTreeSet::new()), ..spec("b").into() });
+    assert_eq!(evaluate(&target, &unknown, WaitContext::STATE_ONLY), Convergence::Converged);
 }

@@ -211,8 +211,7 @@ impl<'s> Files<'s> {
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let accept_removed = &spec.kubelet.accept_removed | &defaults.kubelet.accept_removed;
         let accept_overridden = &spec.kubelet.accept_overridden | &defaults.kubelet.accept_overridden;
-        let policy =
-            RolloutPolicy { accept_removed, accept_overridden, ..spec.rollout.policy(&defaults.rollout) };
+        let policy = RolloutPolicy { accept_removed, accept_overridden, ..spec.rollout.policy(&defaults.rollout) };
         self.order.insert(name.clone(), spec.rollout.after.clone());
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         let too_short =

@@ -16,7 +16,8 @@ const MAX_PATCHES: usize = 50;
 /// Keys of `spec.kubelet` of a Fleet.
 pub(super) const OF_FLEET: [&str; 4] = ["placement", "own", "acceptRemoved", "acceptOverridden"];
 /// Keys of `spec.kubelet` of a NodePool.
-pub(super) const OF_POOL: [&str; 7] = ["base", "patches", "local", "placement", "own", "acceptRemoved", "acceptOverridden"];
+pub(super) const OF_POOL: [&str; 7] =
+    ["base", "patches", "local", "placement", "own", "acceptRemoved", "acceptOverridden"];
 
 /// Reads the defaults of a fleet.
 pub(super) fn of_fleet(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> FleetKubeletSpec {
@@ -101,7 +102,8 @@ fn accept_overridden(kubelet: &Fields<'_>, findings: &mut Vec<Finding>) -> BTree
         }
         let path = kubelet.path(KEY);
         let message = format!("`{path}`: no KubeletConfiguration has a field {text:?}");
-        let near = nearest(top, fields::all().filter(|field| !field.path.contains('.')).map(|field| field.path.as_str()));
+        let near =
+            nearest(top, fields::all().filter(|field| !field.path.contains('.')).map(|field| field.path.as_str()));
         let help = near.map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
         findings.push(Finding::error("bad-value", message).at(place.clone()).field(path).help(help));
     }

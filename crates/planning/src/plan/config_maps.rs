@@ -106,7 +106,8 @@ impl<'a> ConfigMapIndex<'a> {
         let hash = self.hash(source);
         let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
         let placement = Some(pool_placement(pool, self.observed));
-        let current = WantedSource { hash, uid, placement, ..source.clone().into() };
+        let may_override = Some(pool.policy.accept_overridden.clone());
+        let current = WantedSource { source: source.clone(), hash, uid, placement, may_override };
         CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
 

@@ -9,8 +9,9 @@ use crate::desired::{Desired, Pool, PoolTarget};
 use crate::plan::{is_available, present_state};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, Observed};
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, Observed, OverriddenValue, Proof};
 use nodecfg_contract::{Assignment, error_text};
+use std::sync::Arc;
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -127,6 +128,14 @@ fn adopts_only_a_node_that_reports_the_content() {
     assert!(matches!(left(&plan).why, Why::Adopted { .. }));
     assert!(left(&plan).completion.is_some());
     assert_eq!(planned(&desired, &on_a(Some(5))).pools[0].assignments(), 1);
+    // Its kubelet runs another value of the content.
+    let mut overridden = on_a(Some(64));
+    let value = OverriddenValue { field: "maxPods".to_owned(), ..OverriddenValue::default() };
+    for node in overridden.nodes.values_mut() {
+        let proof = Proof::Known { overridden: vec![value.clone()], more: 0, above: Vec::new() };
+        node.proof = Some(Arc::new(proof));
+    }
+    assert_eq!(planned(&desired, &overridden).pools[0].assignments(), 1);
 }
 
 #[test]

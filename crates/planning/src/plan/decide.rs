@@ -157,7 +157,9 @@ pub fn decide(
             _ if rules.pause.is_paused() => leave(rules.pause.why()),
             _ if is_incomplete(node, rules, || drain_need() != DrainNeed::None) => step(Action::Assign, assigned_hash),
             Convergence::Converged => leave(Why::Converged),
-            Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), failure: None }, assigned_hash),
+            Convergence::Waiting(waiting) => {
+                step(Action::Await { waiting: Some(waiting), failure: None }, assigned_hash)
+            }
             Convergence::Failed(failure) => {
                 step(Action::Await { waiting: None, failure: Some(failure) }, assigned_hash)
             }

@@ -94,7 +94,6 @@ pub use decide::{
 pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, placed_fields};
 pub use fixes::{fix, loss_fix, rollback_fix};
 pub use id::PlanId;
-pub(crate) use verdicts::known_minor;
 pub use losses::{LostField, loss_warnings, paths as lost_paths, sentence as lost_sentence};
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
@@ -108,6 +107,7 @@ pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use verdicts::CLUSTER_FINDINGS;
+pub(crate) use verdicts::known_minor;
 
 /// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
 /// the part that must not change between review and sync.

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use super::known_minor;
 use crate::convergence::is_accepted;
 use crate::desired::{Pool, PoolTarget};
 use kubelet_config::document::Node as Value;
-use kubelet_config::effective::{is_same_value, named};
+use kubelet_config::effective::{is_same_value, named_values};
 use kubelet_config::finding::Finding;
-use nodecfg_contract::nodeconfig::{SetValue, origin};
-use nodecfg_contract::observed::{Node, Proof};
+use kubelet_config::minor::NEWEST;
+use kubelet_config::secrets;
+use nodecfg_contract::observed::{Node, Proof, SetValue, origin};
 
 /// Warns of the values that something overrides on these nodes, which the plan assigns.
 pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a Node>) -> Vec<Finding> {
@@ -21,8 +23,10 @@ pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a
             found.entry(set).or_default().push(node);
         }
     }
+    let newest = found.values().flatten().filter_map(|node| known_minor(node)).max();
+    let values = named_values(&rendered.document, newest.unwrap_or(NEWEST));
     let warning = |(set, nodes): (&SetValue, Vec<&Node>)| {
-        let value = named(&rendered.document, &set.field)?;
+        let value = values.get(&set.field)?;
         is_other(value, set).then(|| warning(pool, value, set, &nodes))
     };
     found.into_iter().filter_map(warning).collect()
@@ -44,7 +48,7 @@ fn warning(pool: &Pool, value: &Value, set: &SetValue, nodes: &[&Node]) -> Findi
     let message = format!(
         "pool {}: {field}: {} has no effect on {on}: {} sets {running}",
         pool.name,
-        value.to_json(),
+        secrets::redacted(field, &value.to_json().to_string()),
         origin(by)
     );
     Finding::warning("value-overridden", message)

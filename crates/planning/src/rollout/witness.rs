@@ -13,11 +13,10 @@ use crate::desired::{Desired, PoolTarget, Rendered};
 use crate::plan::{Why, known_minor};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node as Value};
-use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named};
+use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named, named_values};
 use kubelet_config::secrets;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::OverriddenValue;
-use nodecfg_contract::observed::Observed;
+use nodecfg_contract::observed::{Node, Observed, OverriddenValue, OwnValue, Proof};
 
 /// Maximum number of kubelets that a sample asks for one pool.
 const MAX_PER_POOL: usize = 3;
@@ -36,15 +35,15 @@ pub enum Witnesses {
 /// Nodes to ask at the end of a run, by name: they converged to a ConfigMap.
 #[must_use]
 pub fn nodes_to_ask(outcome: &Outcome, observed: &Observed, witnesses: Witnesses) -> Vec<NodeName> {
-    let has_agents = observed.versions.node_configs.is_some();
     let mut chosen: Vec<NodeName> = Vec::new();
     for pool in outcome.pools.values() {
         let converged: Vec<&NodeName> =
             pool.nodes.iter().filter(|node| runs_its_target(node)).map(|node| &node.node).collect();
         match witnesses {
             Witnesses::All => chosen.extend(converged.into_iter().cloned()),
-            Witnesses::Sample if has_agents => {}
             Witnesses::Sample => {
+                let is_unproven = |name: &&NodeName| observed.nodes.get(*name).is_none_or(is_unproven);
+                let converged: Vec<&NodeName> = converged.into_iter().filter(is_unproven).collect();
                 let last = converged.len().saturating_sub(1);
                 let mut places = vec![0, last / 2, last];
                 places.dedup();
@@ -58,6 +57,13 @@ pub fn nodes_to_ask(outcome: &Outcome, observed: &Observed, witnesses: Witnesses
     }
     chosen.sort();
     chosen
+}
+
+/// Reports whether nobody compares what the kubelet of a node runs: it follows its Node itself, or its agent could not tell
+/// before the run. An agent that has reported nothing yet reports it with its first assignment.
+fn is_unproven(node: &Node) -> bool {
+    let may_compare = node.content.is_some() && node.status.active.is_none();
+    !may_compare && !matches!(node.proof.as_deref(), Some(Proof::Known { .. }))
 }
 
 fn runs_its_target(node: &NodeOutcome) -> bool {
@@ -84,12 +90,15 @@ pub fn judge(
         for node in of_pool.nodes.iter_mut().filter(|node| runs_its_target(node)) {
             let Some(answer) = answers.get(&node.node) else { continue };
             let minor = observed.nodes.get(&node.node).and_then(known_minor);
-            let alone = minor.and_then(|minor| expected.entry(minor).or_insert_with(|| alone(rendered, minor)).as_ref());
-            let Some(alone) = alone else {
+            let alone = minor.and_then(|minor| {
+                let alone = expected.entry(minor).or_insert_with(|| alone(rendered, minor)).as_ref()?;
+                Some((minor, alone))
+            });
+            let Some((minor, alone)) = alone else {
                 unknown.push(node.node.clone());
                 continue;
             };
-            let mut values = overridden(&rendered.document, alone, answer);
+            let mut values = overridden(&rendered.document, alone, answer, minor);
             values.retain(|value| !is_accepted(&value.field, &pool.policy.accept_overridden));
             if !values.is_empty() {
                 let failure = ConvergenceFailure::Overridden { values, more: 0 };
@@ -107,43 +116,31 @@ fn alone(rendered: &Rendered, minor: Minor) -> Option<Effective> {
 }
 
 /// The values that a configuration names and an answer does not have. What may be secret is masked in answers.
-fn overridden(reviewed: &Document, alone: &Effective, answer: &Document) -> Vec<OverriddenValue> {
-    let mut paths = Vec::new();
-    add_leaves(&mut paths, "", &reviewed.root);
-    let compared = |path: &String| {
-        let wanted = alone.values.get(path).map(|found| found.value.clone());
-        let running = named(answer, path).map(Value::to_json);
-        let is_same = match (&wanted, &running) {
-            (Some(wanted), Some(running)) => is_same_value(wanted, running),
-            // A kubelet omits zero values, and so does the comparison.
-            (None, running) => running.is_none(),
-            (Some(_), None) => false,
-        };
-        let text = |value: serde_json::Value| value.to_string();
-        (!is_same && !secrets::is_secret(path)).then(|| OverriddenValue {
-            field: path.clone(),
-            reviewed: wanted.map(text),
-            running: running.map(text),
-            by: None,
-        })
+fn overridden(reviewed: &Document, alone: &Effective, answer: &Document, minor: Minor) -> Vec<OverriddenValue> {
+    let has_reserved_cpus = reviewed.root.get("reservedSystemCPUs").is_some();
+    // A kubelet with a list of reserved CPUs drops these amounts, and masks what may be secret.
+    let is_hidden = |path: &str| {
+        secrets::is_secret(path) || (has_reserved_cpus && matches!(path, "kubeReserved.cpu" | "systemReserved.cpu"))
     };
-    paths.iter().filter_map(compared).collect()
-}
-
-/// Adds the paths of the values that a configuration names, with dots as in [`Effective::values`].
-fn add_leaves(paths: &mut Vec<String>, path: &str, node: &Value) {
-    match node.mapping() {
-        Some(map) => {
-            for (key, entry) in map {
-                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                let identifies = path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
-                if !identifies && !entry.value.is_null() {
-                    add_leaves(paths, &below, &entry.value);
-                }
+    let compared = |(path, value): (String, &Value)| {
+        let wanted = alone.values.get(&path).map_or_else(|| value.to_json(), |found| found.value.clone());
+        let running = named(answer, &path).map(Value::to_json);
+        let is_same = match &running {
+            Some(running) => is_same_value(&wanted, running),
+            // A kubelet omits false, and empty lists and maps.
+            None => !alone.values.contains_key(&path),
+        };
+        let text = |value: serde_json::Value| {
+            let text = secrets::redacted(&path, &value.to_string());
+            match text.char_indices().nth(OwnValue::MAX_VALUE) {
+                Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+                None => text,
             }
-        }
-        None => paths.push(path.to_owned()),
-    }
+        };
+        let (reviewed, running) = (Some(text(wanted)), running.map(text));
+        (!is_same && !is_hidden(&path)).then(|| OverriddenValue { field: path.clone(), reviewed, running, by: None })
+    };
+    named_values(reviewed, minor).into_iter().filter_map(compared).collect()
 }
 
 #[cfg(test)]
@@ -156,7 +153,8 @@ mod tests {
     use crate::rollout::PoolOutcome;
     use kubelet_config::risk::Class;
     use nodecfg_contract::names::PoolName;
-    use nodecfg_contract::observed::{KubeletVersion, NodeConfigList};
+    use nodecfg_contract::observed::KubeletVersion;
+    use std::sync::Arc;
 
     /// A cluster of `number` nodes, a repository with these fields, and a run in which all nodes converged.
     fn ended(number: usize, fields: &str) -> (Outcome, Desired, Observed) {
@@ -188,7 +186,8 @@ mod tests {
         for pool in desired.pools.values_mut() {
             pool.policy.accept_overridden = accepted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
         }
-        let nodes: Vec<NodeName> = outcome.pools.values().flat_map(|pool| &pool.nodes).map(|n| n.node.clone()).collect();
+        let nodes: Vec<NodeName> =
+            outcome.pools.values().flat_map(|pool| &pool.nodes).map(|n| n.node.clone()).collect();
         let documents = answers.iter().map(|answer| config(answer).document.clone());
         assert!(judge(&mut outcome, &nodes.into_iter().zip(documents).collect(), &desired, &observed).is_empty());
         let failure = |node: &NodeOutcome| match &node.end {
@@ -226,8 +225,9 @@ mod tests {
             node.end = End::NotStarted;
         }
         assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "n09");
-        observed.versions.node_configs = Some(NodeConfigList::default());
-        assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "", "their agents do");
+        let node = observed.nodes.get_mut(&node_name("n09")).expect("a node");
+        node.proof = Some(Arc::new(Proof::Known { overridden: Vec::new(), more: 0, above: Vec::new() }));
+        assert_eq!(asked(&outcome, &observed, Witnesses::Sample), "", "its agent does");
         assert_eq!(asked(&outcome, &observed, Witnesses::All), "n09");
     }
 }

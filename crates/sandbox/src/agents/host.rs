@@ -398,9 +398,12 @@ impl Host for AgentHost {
     async fn process(&self) -> Result<KubeletProcess, ProcessProblem> {
         let inner = self.0.lock();
         let inputs = &inner.process.running().inputs;
-        let paths = [Some(format!("--config={CONFIG_FILE}")), inputs.drop_ins.as_ref().map(|_| format!("--config-dir={CONFIG_DIR}"))];
+        let paths = [
+            Some(format!("--config={CONFIG_FILE}")),
+            inputs.drop_ins.as_ref().map(|_| format!("--config-dir={CONFIG_DIR}")),
+        ];
         let arguments = paths.into_iter().flatten().chain(inputs.flags.iter().cloned()).collect();
-        Ok(KubeletProcess { arguments, drop_in_alpha: true })
+        Ok(KubeletProcess { arguments })
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
