@@ -14,6 +14,8 @@ scenarios! {
         value_that_is_not_reviewed_is_no_failure,
         override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync,
         kubelets_that_are_asked_agree_with_their_agents,
+        file_that_the_kubelet_has_not_read_is_unproven_under_a_file,
+        file_that_the_kubelet_has_not_read_is_unproven_under_a_drop_in,
     }
     Kubelets {
         kubelets_are_asked_where_no_agent_compares,
@@ -118,6 +120,30 @@ async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(sta
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective"))
         .await;
+    cluster.down().await;
+}
+
+async fn file_that_the_kubelet_has_not_read_is_unproven_under_a_file(start: ClusterSetup) {
+    not_restarted(start).await;
+}
+
+async fn file_that_the_kubelet_has_not_read_is_unproven_under_a_drop_in(start: ClusterSetup) {
+    not_restarted(start.drop_ins()).await;
+}
+
+async fn not_restarted(start: ClusterSetup) {
+    // Under a file, the kubelet has a folder of drop-ins already.
+    let own = "later-drop-in:registryPullQPS=7".parse().expect("a fault");
+    let cluster = start.kubeadm().pool("a", 2).fault("a-1", own).up().await;
+    let repository = Repository::of_pool("maxPods: 150", AT_ONCE);
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
+    cluster.fault("a-1", Some("later-drop-in:maxPods=120".parse().expect("a fault"))).await;
+    let reason = "Unknown NotRestarted";
+    until("the agent sees the file", async || effective(&cluster, "a-1").await.as_deref() == Some(reason)).await;
+    assert_eq!(cluster.running("a-1").await["maxPods"], 150);
+    let unproven = "1 node may run other values than the reviewed ones, a-1: a file of the kubelet has changed since";
+    cluster.run("status", &repository, &[]).await.prints("Unproven: a").prints(unproven);
+    cluster.run("verify", &repository, &[]).await.exits(0);
     cluster.down().await;
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::host::process::{KubeletProcess, ProcessProblem};
 use kubelet_config::document::Document;
 use kubelet_config::effective::{
@@ -13,6 +15,9 @@ use kubelet_config::secrets;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue, SetValue};
 use nodecfg_contract::observed::KubeletVersion;
+
+/// The start of a process is known up to some seconds.
+const MARGIN: i64 = 2;
 
 /// Reason why it is unknown whether the kubelet runs the reviewed values, as it may be published.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +39,9 @@ pub enum Unproven {
     /// The file that the agent placed has another content now.
     #[error("another program has changed or removed the file that the agent placed for the kubelet")]
     NotInPlace,
+    /// A file has changed since the kubelet started.
+    #[error("a file of the kubelet has changed since the kubelet started: what it runs is known after its next restart")]
+    NotRestarted,
     /// The agent cannot read a file that the kubelet reads.
     #[error("the agent cannot read every file of the kubelet's --config and --config-dir")]
     Unreadable,
@@ -51,6 +59,7 @@ impl Unproven {
             Self::Version => "VersionUnknown",
             Self::OtherPath { .. } => "OtherPath",
             Self::NotInPlace => "NotInPlace",
+            Self::NotRestarted => "NotRestarted",
             Self::Unreadable => "FilesUnreadable",
             Self::Refused => "FilesRefused",
         }
@@ -64,11 +73,18 @@ pub struct KubeletFiles {
     pub config: Option<(String, String)>,
     /// Folder of `--config-dir`.
     pub config_dir: Option<ConfigDir>,
+    /// Time of the last change of these files, as far as known.
+    pub changed_at: Option<Timestamp>,
     /// Name of the agent's file in that folder. `None` if the agent writes the file of `--config`.
     pub drop_in: Option<&'static str>,
 }
 
 impl KubeletFiles {
+    /// Reports whether a kubelet that started at this time, in Unix seconds, may have read other files.
+    fn are_newer(&self, started: i64) -> bool {
+        self.changed_at.is_some_and(|at| at.as_second() > started.saturating_add(MARGIN))
+    }
+
     /// What a kubelet with these files runs.
     fn run(&self, config_dir: Option<&ConfigDir>, minor: Minor, flags: &[String]) -> Result<Effective, Unproven> {
         let config = self.config.as_ref().map(|(path, text)| ConfigFile { path, text });
@@ -126,6 +142,9 @@ pub fn compare(
     process: &KubeletProcess,
     minor: Minor,
 ) -> Result<EffectiveStatus, Unproven> {
+    if files.are_newer(process.started) {
+        return Err(Unproven::NotRestarted);
+    }
     let running = files.run(files.config_dir.as_ref(), minor, &process.arguments)?;
     let alone = files.run(files.up_to_the_drop_in().as_ref(), minor, &[])?;
     let mut status =

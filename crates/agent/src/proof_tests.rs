@@ -13,7 +13,7 @@ fn text(body: &str) -> String {
 }
 
 fn process(arguments: &[&str]) -> KubeletProcess {
-    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect() }
+    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect(), started: 1_000 }
 }
 
 /// A kubelet with this file and these drop-ins.
@@ -22,7 +22,7 @@ fn files(file: &str, drop_ins: &[(&str, &str)], drop_in: Option<&'static str>) -
         drop_ins.iter().map(|(name, body)| ((*name).to_owned(), FolderEntry::File(text(body)))).collect();
     let root = Some(FolderEntry::Folder(entries));
     let config_dir = (drop_in.is_some() || !drop_ins.is_empty()).then(|| ConfigDir { path: "/d".to_owned(), root });
-    KubeletFiles { config: Some(("/f".to_owned(), text(file))), config_dir, drop_in }
+    KubeletFiles { config: Some(("/f".to_owned(), text(file))), config_dir, changed_at: None, drop_in }
 }
 
 /// The overridden values, each as a sentence.
@@ -91,6 +91,9 @@ fn unknown_is_no_proof() {
     };
     assert_eq!(ends(&alone, &["--no-such-flag=1"]), Unproven::Refused);
     assert_eq!(ends(&files("maxPods: -1", &[], None), &[]), Unproven::Refused);
+    let at = |second| KubeletFiles { changed_at: Timestamp::from_second(second).ok(), ..files("maxPods: 60", &[], None) };
+    assert!(compare(Some(&text("maxPods: 60")), &at(1_002), &process(&[]), MINOR).is_ok(), "a second may be lost");
+    assert_eq!(ends(&at(1_003), &[]), Unproven::NotRestarted);
     let known = |text: &str| version(KubeletVersion::parse(text));
     assert_eq!(known("v1.36.2"), Ok(MINOR));
     for text in ["v1.99.0", "v2.36.0", "v1.4.0"] {

@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
+
 use super::real::too_large;
 use super::{Disk, Entry, EntryKind};
 
@@ -49,6 +51,8 @@ struct Inner {
     next: Id,
     operations: u64,
     faults: Vec<(Fault, Range<u64>)>,
+    /// Times of the last changes, as far as a test has set them.
+    changed_at: BTreeMap<PathBuf, Timestamp>,
 }
 
 #[derive(Debug, Clone)]
@@ -89,6 +93,11 @@ impl MemoryDisk {
     pub fn put(&self, path: &Path, content: &[u8], mode: u32) {
         let content: Arc<[u8]> = content.into();
         self.put_inode(path, Inode::File { durable: Arc::clone(&content), content, mode });
+    }
+
+    /// Sets the time of the last change of a file or folder. Without it, the time is unknown.
+    pub fn touch(&self, path: &Path, at: Timestamp) {
+        self.lock().changed_at.insert(path.to_owned(), at);
     }
 
     /// Creates a symbolic link without a target.
@@ -480,6 +489,11 @@ impl Disk for MemoryDisk {
             Some(Inode::Folder { entries, .. }) => Ok(entries.keys().cloned().collect()),
             _ => Err(io::Error::from(io::ErrorKind::NotADirectory)),
         }
+    }
+
+    fn changed_at(&self, path: &Path) -> io::Result<Option<Timestamp>> {
+        let (inner, _) = self.begin(Operation::Read)?;
+        Ok(inner.changed_at.get(path).copied())
     }
 
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {

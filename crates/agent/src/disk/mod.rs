@@ -4,6 +4,8 @@
 use std::io;
 use std::path::Path;
 
+use jiff::Timestamp;
+
 pub mod durable;
 pub mod memory;
 #[cfg(test)]
@@ -57,6 +59,11 @@ pub trait Disk: Send {
     /// # Errors
     /// An I/O error.
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>>;
+    /// Time of the last change of a file's content or of a folder's entries, behind links. `None` if it is missing or unknown.
+    ///
+    /// # Errors
+    /// An I/O error.
+    fn changed_at(&self, path: &Path) -> io::Result<Option<Timestamp>>;
 }
 
 /// Entry of a folder.

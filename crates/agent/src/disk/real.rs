@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::OFlags;
 
 use super::durable::FOLDER_MODE;
@@ -161,6 +162,11 @@ impl Disk for RealDisk {
             },
             mode: found.permissions().mode() & 0o7777,
         }))
+    }
+
+    fn changed_at(&self, path: &Path) -> io::Result<Option<Timestamp>> {
+        let found = none_if_missing(fs::metadata(path))?;
+        Ok(found.and_then(|found| found.modified().ok()).and_then(|time| Timestamp::try_from(time).ok()))
     }
 }
 

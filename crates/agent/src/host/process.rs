@@ -23,6 +23,8 @@ const MAX_COMMAND_LINE: u64 = 8 * 1024;
 pub struct KubeletProcess {
     /// Arguments after the name of the program.
     pub arguments: Vec<String>,
+    /// Start of the process, in Unix seconds.
+    pub started: i64,
 }
 
 /// Reason why the command line of the kubelet is unknown, as it may be published.
@@ -41,6 +43,9 @@ pub enum ProcessProblem {
     /// The command line is not UTF-8.
     #[error("the kubelet's command line is not UTF-8 text")]
     NotUtf8,
+    /// The start of the process is unknown.
+    #[error("the start of the kubelet's process is unknown")]
+    NoStart,
     /// `/proc` cannot be read.
     #[error("the kubelet's process cannot be read: {0}")]
     Unreadable(OsError),
@@ -98,11 +103,24 @@ pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
     }
 }
 
-/// Process id of the parent (`/proc/PID/stat`, fourth field). The second is the name in parentheses, which may have any
-/// character.
-fn parent_of(process: &Path) -> Option<String> {
+/// A field of `/proc/PID/stat`, by its number from 3 on. The second is the name in parentheses, which may have any character.
+fn field(process: &Path, number: usize) -> Option<String> {
     let stat = std::fs::read_to_string(process.join("stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number.checked_sub(3)?).map(str::to_owned)
+}
+
+/// Process id of the parent.
+fn parent_of(process: &Path) -> Option<String> {
+    field(process, 4)
+}
+
+/// Start of a process in Unix seconds: the boot of the host (`btime` of `/proc/stat`), and the ticks since then.
+fn start_of_process(process: &Path) -> Option<i64> {
+    let stat = std::fs::read_to_string(process.parent()?.join("stat")).ok()?;
+    let boot: i64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let ticks: u64 = field(process, 22)?.parse().ok()?;
+    let seconds = ticks.checked_div(rustix::param::clock_ticks_per_second())?;
+    boot.checked_add(i64::try_from(seconds).ok()?)
 }
 
 fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
@@ -112,7 +130,8 @@ fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
     }
     let line = String::from_utf8(line).map_err(|_| ProcessProblem::NotUtf8)?;
     let arguments = line.strip_suffix('\0').unwrap_or(&line).split('\0').skip(1).map(str::to_owned).collect();
-    Ok(KubeletProcess { arguments })
+    let started = start_of_process(process).ok_or(ProcessProblem::NoStart)?;
+    Ok(KubeletProcess { arguments, started })
 }
 
 /// The first bytes of a file.
@@ -132,12 +151,13 @@ mod tests {
     /// A folder like `/proc` with these processes: name, command line and namespace.
     fn proc(processes: &[(&str, &[u8], &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("stat"), "cpu 1 2\nbtime 1000\n").expect("written");
         let put = |pid: &str, (name, line, namespace): (&str, &[u8], &str)| {
             let process = folder.path().join(pid);
             fs::create_dir_all(process.join("ns")).expect("created");
             fs::write(process.join("comm"), format!("{name}\n")).expect("written");
             fs::write(process.join("cmdline"), line).expect("written");
-            fs::write(process.join("stat"), format!("{pid} (a ) b) S 999 1 1 0")).expect("written");
+            fs::write(process.join("stat"), format!("{pid} (a ) b) S 999 {} 500 0", "0 ".repeat(17))).expect("written");
             symlink(namespace, process.join("ns/pid")).expect("linked");
         };
         put("self", ("nodecfg-agent", b"", "pid:[1]"));
@@ -162,6 +182,8 @@ mod tests {
         assert_eq!(found(&[("kubelet", b"kubelet\0", "pid:[1]")]), Ok(vec![]));
         assert_eq!(found(&others), Err(ProcessProblem::NotRunning));
         assert_eq!(found(&[KUBELET, KUBELET]), Err(ProcessProblem::Several(2)));
+        let ticks = i64::try_from(rustix::param::clock_ticks_per_second()).expect("few");
+        assert_eq!(find(proc(&[KUBELET]).path()).map(|process| process.started), Ok(1000 + 500 / ticks));
         // A child of the kubelet, between its fork and its exec, and one of this agent, which asks for the version.
         let folder = proc(&[KUBELET, KUBELET]);
         for parent in [0, std::process::id()] {

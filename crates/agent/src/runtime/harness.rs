@@ -400,15 +400,19 @@ impl RuntimeHarness {
         }
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// The running kubelet.
-    fn process(&self) -> KubeletProcess {
+    pub(super) fn process(&self) -> KubeletProcess {
         let folder = match &self.paths.activation {
             Activation::File { .. } => None,
             Activation::DropIn { config_dir, .. } => Some(format!("--config-dir={}", config_dir.display())),
         };
         let paths = std::iter::once(format!("--config={CONFIG}")).chain(folder);
         let arguments = paths.chain(self.flags.iter().cloned()).collect();
-        KubeletProcess { arguments }
+        KubeletProcess { arguments, started: self.started.as_second() }
     }
 
     /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.

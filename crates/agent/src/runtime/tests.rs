@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, Way, over, own, provisioned, settings, text};
+use super::harness::{
+    Action, Behaviour, CONFIG, CONFIG_DIR, FOLDER, RuntimeHarness, STATIC, Way, over, own, provisioned, settings, text,
+};
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
@@ -383,5 +385,29 @@ fn kubelet_with_other_paths_is_unproven() {
         assert!(found.message.contains(path), "{}", found.message);
         assert_eq!(status.effective.as_ref().and_then(|effective| effective.source.clone()), None);
         assert_reported(&sim, "a 1", "a 1", "a 1", "");
+    }
+}
+
+/// Another program may write the file at any moment.
+#[test]
+fn changed_file_of_the_agent_proves_nothing() {
+    let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];
+    for (way, path) in [
+        (Way::Replace, Path::new(CONFIG).to_owned()),
+        (Way::DropIn, Path::new(CONFIG_DIR).join("90-nodecfg.conf")),
+    ] {
+        let mut sim = RuntimeHarness::new(way, &actions);
+        sim.run(60);
+        let reason = |sim: &RuntimeHarness| {
+            let mut agent = sim.open_agent();
+            agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
+            let mut status = sim.status().clone();
+            status.conditions.clear();
+            let status = agent.complete(status, Ok(sim.process()), sim.now());
+            status.conditions.iter().map(|condition| condition.reason.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(reason(&sim), ["Effective"]);
+        sim.disk.put(&path, text("other", 1, Behaviour::Good).as_bytes(), 0o644);
+        assert_eq!(reason(&sim), ["NotInPlace"]);
     }
 }

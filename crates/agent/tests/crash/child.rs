@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::disk::real::RealDisk;
 use nodecfg_agent::disk::{Disk, Entry};
@@ -147,6 +148,10 @@ impl Disk for AbortingDisk {
 
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {
         self.disk.stat(path)
+    }
+
+    fn changed_at(&self, path: &Path) -> io::Result<Option<Timestamp>> {
+        self.disk.changed_at(path)
     }
 }
 

@@ -43,3 +43,36 @@ impl Proof {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodeconfig::{Condition, EffectiveStatus};
+
+    fn proof(effective: Option<EffectiveStatus>, condition: Option<&str>) -> Option<Proof> {
+        let condition = condition.map(|status| Condition {
+            kind: EFFECTIVE.to_owned(),
+            status: status.to_owned(),
+            message: "why".to_owned(),
+            ..Condition::default()
+        });
+        let conditions = condition.into_iter().collect();
+        let status = NodeConfigStatus { effective, conditions, ..NodeConfigStatus::default() };
+        Proof::of(&status).map(|proof| (*proof).clone())
+    }
+
+    #[test]
+    fn condition_counts_where_the_server_drops_the_values() {
+        let known = |more| Some(Proof::Known { overridden: Vec::new(), more, above: Vec::new() });
+        let unknown = || Some(Proof::Unknown { reason: "why".to_owned() });
+        assert_eq!(proof(None, None), None, "an agent that does not look");
+        for effective in [None, Some(EffectiveStatus::default())] {
+            assert_eq!(proof(effective.clone(), Some("True")), known(0));
+            assert_eq!(proof(effective.clone(), Some("False")), known(1));
+            assert_eq!(proof(effective, Some("Unknown")), unknown());
+        }
+        let source = Some(EffectiveStatus::COMPUTED.to_owned());
+        let values = EffectiveStatus { source, overridden_more: 3, ..EffectiveStatus::default() };
+        assert_eq!(proof(Some(values), Some("False")), known(3));
+    }
+}

@@ -208,6 +208,9 @@ mod tests {
         let failed = "evictionHard.memory.available is unset, reviewed is \"1Gi\"";
         assert_eq!(judged(fields, &[unset], &[]), [Some(failed.to_owned())]);
         assert_eq!(judged(fields, &[&other], &["maxPods", "evictionHard"]), [None]);
+        // A kubelet with a list of reserved CPUs drops the amounts.
+        let cpus = "reservedSystemCPUs: \"0\"\nkubeReserved: {cpu: 500m, memory: 1Gi}";
+        assert_eq!(judged(cpus, &["reservedSystemCPUs: \"0\"\nkubeReserved: {memory: 1Gi}"], &[]), [None]);
         // Masked in the answer.
         let secret = "staticPodURLHeader: {Authorization: [a]}";
         assert_eq!(judged(secret, &["staticPodURLHeader: {Authorization: [\"<masked>\"]}"], &[]), [None]);

@@ -218,6 +218,7 @@ impl SimHost {
             _ => {}
         }
         put_later_drop_in(&self.disk, fault.as_ref());
+        self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
         (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
         match &fault {
             Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
@@ -403,7 +404,7 @@ impl Host for AgentHost {
             inputs.drop_ins.as_ref().map(|_| format!("--config-dir={CONFIG_DIR}")),
         ];
         let arguments = paths.into_iter().flatten().chain(inputs.flags.iter().cloned()).collect();
-        Ok(KubeletProcess { arguments })
+        Ok(KubeletProcess { arguments, started: inner.process.started().as_second() })
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {

@@ -68,6 +68,8 @@ pub(super) struct Process {
     fault: Option<Fault>,
     rng: fastrand::Rng,
     state: ProcessState,
+    /// Start of the process.
+    started: Timestamp,
     /// Number of restarts by the service manager after an exit (`NRestarts` of systemd).
     restarts: u32,
     /// Time and error of the last exit that the kubelet logged.
@@ -103,6 +105,7 @@ impl Process {
             fault: None,
             rng,
             state: ProcessState::Up { since: now },
+            started: now,
             restarts: 0,
             logged: None,
             trusted: [Arc::clone(&config), Arc::clone(&config)],
@@ -175,9 +178,15 @@ impl Process {
             (verdict, _) => verdict,
         };
         self.config = config;
+        self.started = now;
         let until = now + self.random_duration(START_TIME);
         self.state = ProcessState::Starting { until, outcome };
         self.ready_change = None;
+    }
+
+    /// Start of the process.
+    pub(super) fn started(&self) -> Timestamp {
+        self.started
     }
 
     /// Result of `/healthz` as of the last [`Self::catch_up`].
