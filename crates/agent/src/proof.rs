@@ -40,7 +40,9 @@ pub enum Unproven {
     #[error("another program has changed or removed the file that the agent placed for the kubelet")]
     NotInPlace,
     /// A file has changed since the kubelet started.
-    #[error("a file of the kubelet has changed since the kubelet started: what it runs is known after its next restart")]
+    #[error(
+        "a file of the kubelet has changed since the kubelet started: what it runs is known after its next restart"
+    )]
     NotRestarted,
     /// The agent cannot read a file that the kubelet reads.
     #[error("the agent cannot read every file of the kubelet's --config and --config-dir")]

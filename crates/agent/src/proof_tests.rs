@@ -91,7 +91,8 @@ fn unknown_is_no_proof() {
     };
     assert_eq!(ends(&alone, &["--no-such-flag=1"]), Unproven::Refused);
     assert_eq!(ends(&files("maxPods: -1", &[], None), &[]), Unproven::Refused);
-    let at = |second| KubeletFiles { changed_at: Timestamp::from_second(second).ok(), ..files("maxPods: 60", &[], None) };
+    let at =
+        |second| KubeletFiles { changed_at: Timestamp::from_second(second).ok(), ..files("maxPods: 60", &[], None) };
     assert!(compare(Some(&text("maxPods: 60")), &at(1_002), &process(&[]), MINOR).is_ok(), "a second may be lost");
     assert_eq!(ends(&at(1_003), &[]), Unproven::NotRestarted);
     let known = |text: &str| version(KubeletVersion::parse(text));

@@ -275,7 +275,8 @@ impl Placer {
         // The agent prepares its files in the folder of drop-ins, so that the folder itself changes without effect.
         let folder = config_dir.as_ref().filter(|_| drop_in.is_none()).map(|folder| folder.path.clone());
         let read = config_dir.as_ref().map(|folder| folder::files(folder).unwrap_or_default()).unwrap_or_default();
-        let paths = config.iter().map(|(path, _)| path.clone()).chain(folder).chain(read.into_iter().map(|file| file.path));
+        let paths =
+            config.iter().map(|(path, _)| path.clone()).chain(folder).chain(read.into_iter().map(|file| file.path));
         let mut changed_at = None;
         for path in paths {
             let changed = disk.changed_at(Path::new(&path)).map_err(DiskError::at("look at", Path::new(&path)));

@@ -133,6 +133,10 @@ impl Disk for ChangingDisk {
         self.disk.list(path)
     }
 
+    fn changed_at(&self, path: &Path) -> io::Result<Option<jiff::Timestamp>> {
+        self.disk.changed_at(path)
+    }
+
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {
         self.disk.stat(path)
     }

@@ -392,10 +392,9 @@ fn kubelet_with_other_paths_is_unproven() {
 #[test]
 fn changed_file_of_the_agent_proves_nothing() {
     let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];
-    for (way, path) in [
-        (Way::Replace, Path::new(CONFIG).to_owned()),
-        (Way::DropIn, Path::new(CONFIG_DIR).join("90-nodecfg.conf")),
-    ] {
+    for (way, path) in
+        [(Way::Replace, Path::new(CONFIG).to_owned()), (Way::DropIn, Path::new(CONFIG_DIR).join("90-nodecfg.conf"))]
+    {
         let mut sim = RuntimeHarness::new(way, &actions);
         sim.run(60);
         let reason = |sim: &RuntimeHarness| {
