@@ -10,6 +10,7 @@ use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
 use crate::store::inspect;
 use nodecfg_contract::ConfigStatus;
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
 /// Seed of a power failure; decides which content that is not durable is lost.
 const CRASH_SEED: u64 = 3;
@@ -397,16 +398,15 @@ fn changed_file_of_the_agent_proves_nothing() {
     {
         let mut sim = RuntimeHarness::new(way, &actions);
         sim.run(60);
-        let reason = |sim: &RuntimeHarness| {
-            let mut agent = sim.open_agent();
-            agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
-            let mut status = sim.status().clone();
-            status.conditions.clear();
+        let mut agent = sim.open_agent();
+        agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
+        let mut reason = || {
+            let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
             let status = agent.complete(status, Ok(sim.process()), sim.now());
-            status.conditions.iter().map(|condition| condition.reason.clone()).collect::<Vec<_>>()
+            status.conditions.into_iter().map(|condition| condition.reason).collect::<Vec<_>>()
         };
-        assert_eq!(reason(&sim), ["Effective"]);
+        assert_eq!(reason(), ["Effective"]);
         sim.disk.put(&path, text("other", 1, Behaviour::Good).as_bytes(), 0o644);
-        assert_eq!(reason(&sim), ["NotInPlace"]);
+        assert_eq!(reason(), ["NotInPlace"]);
     }
 }
