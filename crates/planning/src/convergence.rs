@@ -94,7 +94,7 @@ impl WantedSource {
         // A list has a value of every field, so the values beyond it are of the same fields.
         let is_listed = !overridden.is_empty() && values.is_empty();
         (!values.is_empty() || (*more > 0 && !is_listed))
-            .then(|| ConvergenceFailure::Overridden { values, more: *more })
+            .then_some(ConvergenceFailure::Overridden { values, more: *more })
     }
 }
 

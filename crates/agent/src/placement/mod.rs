@@ -254,7 +254,7 @@ impl Placer {
             Activation::File { config: wanted } => ("--config", config.as_deref(), wanted),
             Activation::DropIn { config_dir: wanted, .. } => ("--config-dir", config_dir.as_deref(), wanted),
         };
-        if !given.is_some_and(|given| Path::new(given) == wanted) {
+        if given.is_none_or(|given| Path::new(given) != wanted) {
             return Err(Unproven::OtherPath { flag, path: wanted.display().to_string() });
         }
         let drop_in = (flag == "--config-dir").then_some(DROP_IN_NAME);

@@ -161,7 +161,7 @@ pub fn decide(
                 step(Action::Await { waiting: Some(waiting), failure: None }, assigned_hash)
             }
             Convergence::Failed(failure) => {
-                step(Action::Await { waiting: None, failure: Some(failure) }, assigned_hash)
+                step(Action::Await { waiting: None, failure: Some(Box::new(failure)) }, assigned_hash)
             }
         };
     }

@@ -151,7 +151,7 @@ fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) 
     assignment.from.serialize(serializer)
 }
 
-fn text<S: serde::Serializer>(failure: &Option<ConvergenceFailure>, serializer: S) -> Result<S::Ok, S::Error> {
+fn text<S: serde::Serializer>(failure: &Option<Box<ConvergenceFailure>>, serializer: S) -> Result<S::Ok, S::Error> {
     failure.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
@@ -169,6 +169,6 @@ pub enum Action {
         /// Failure that the node reports against the target.
         #[serde(rename = "error", serialize_with = "text")]
         #[schemars(rename = "error", with = "Option<String>")]
-        failure: Option<ConvergenceFailure>,
+        failure: Option<Box<ConvergenceFailure>>,
     },
 }

@@ -356,7 +356,7 @@ impl NodeState {
     pub(super) fn planned(step: &Step, group: Group) -> Self {
         let (assignment, waiting, known_failure) = match &step.action {
             Action::Assign => (Some(step.assignment.clone()), None, None),
-            Action::Await { waiting, failure } => (None, waiting.clone(), failure.clone()),
+            Action::Await { waiting, failure } => (None, waiting.clone(), failure.as_deref().cloned()),
         };
         let awaited = assignment.is_none();
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
