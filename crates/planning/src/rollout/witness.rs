@@ -2,7 +2,7 @@
 //! have converged to.
 //!
 //! Kubelets up to 1.23 follow their Nodes themselves, and report nothing about their flags. Agents compare the values of
-//! theirs ([`Proof`](nodecfg_contract::observed::Proof)), so only `all` asks these too. An answer can only fail the node that
+//! theirs ([`Proof`]), so only `all` asks these too. An answer can only fail the node that
 //! gives it.
 
 use std::collections::BTreeMap;
