@@ -23,6 +23,9 @@ pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a
             found.entry(set).or_default().push(node);
         }
     }
+    if found.is_empty() {
+        return Vec::new();
+    }
     let newest = found.values().flatten().filter_map(|node| known_minor(node)).max();
     let values = named_values(&rendered.document, newest.unwrap_or(NEWEST));
     let warning = |(set, nodes): (&SetValue, Vec<&Node>)| {

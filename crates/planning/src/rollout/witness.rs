@@ -2,8 +2,8 @@
 //! have converged to.
 //!
 //! Kubelets up to 1.23 follow their Nodes themselves, and report nothing about their flags. Agents compare the values of
-//! theirs ([`Proof`]), so only `all` asks these too. An answer can only fail the node that
-//! gives it.
+//! theirs ([`Proof`]), so a sample asks only those whose agents could not tell. An answer can only fail the node that gives
+//! it.
 
 use std::collections::BTreeMap;
 
