@@ -1,4 +1,4 @@
-//! Nodes of a pool of which nobody can tell whether their kubelets run the reviewed values.
+//! Nodes of a pool whose agents cannot tell whether their kubelets run the reviewed values.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -10,8 +10,8 @@
 //!   this error counts as waiting.
 //! - After a reset, `status.config` becomes empty.
 //!
-//! A node has converged only if its kubelet runs the reviewed values. An agent compares them ([`Proof`]). What nobody can
-//! tell counts as converged.
+//! A node has converged only if its kubelet runs the reviewed values. An agent compares them ([`Proof`]). An unknown
+//! result counts as converged.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -369,7 +369,7 @@ fn reports_a_flag_that_appears_later() {
     }
 }
 
-/// Nobody can tell what a kubelet runs that does not read the agent's file.
+/// What a kubelet runs that does not read the agent's file is unknown.
 #[test]
 fn kubelet_with_other_paths_is_unproven() {
     let actions = [(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))];

@@ -47,7 +47,7 @@ mod required_config_maps;
 mod reservations;
 mod reset;
 mod returning;
-mod sample;
+pub(crate) mod sample;
 pub mod saved;
 mod scope;
 mod selection;

@@ -26,7 +26,7 @@ use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, Unrea
 /// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
 const MAX_PER_GROUP: usize = 3;
 /// Maximum number of asked nodes.
-const MAX_NODES: usize = 24;
+pub(crate) const MAX_NODES: usize = 24;
 /// Maximum number of changed fields. A KubeletConfiguration has fewer than 200 fields.
 const MAX_FIELDS: usize = 1000;
 
@@ -69,10 +69,7 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
         .into_values()
         .map(|mut nodes| {
             nodes.sort();
-            let last = nodes.len().saturating_sub(1);
-            let mut chosen = vec![0, last, last / 2];
-            chosen.truncate(MAX_PER_GROUP.min(nodes.len()));
-            chosen.into_iter().filter_map(|index| nodes.get(index).copied()).collect()
+            spread(&nodes)
         })
         .collect();
     // One node of each group first, so that the limit leaves out second and third nodes.
@@ -80,6 +77,13 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
     let mut chosen: Vec<NodeName> = rounds.take(MAX_NODES).map(|name| (*name).clone()).collect();
     chosen.sort();
     chosen
+}
+
+/// The nodes of a sorted group that are asked: the first, the last and the middle one.
+pub(crate) fn spread<'n>(nodes: &[&'n NodeName]) -> Vec<&'n NodeName> {
+    let last = nodes.len().saturating_sub(1);
+    let chosen = [0, last, last / 2].into_iter().take(MAX_PER_GROUP.min(nodes.len()));
+    chosen.filter_map(|index| nodes.get(index).copied()).collect()
 }
 
 /// Changed fields of a group of nodes according to the answers of some of them. `None` if none was asked. `assigned`:

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{End, NodeOutcome, Outcome};
 use crate::convergence::{ConvergenceFailure, Target, is_accepted};
 use crate::desired::{Desired, PoolTarget, Rendered};
-use crate::plan::{Why, known_minor};
+use crate::plan::{Why, known_minor, sample};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node as Value};
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named, named_values};
@@ -18,17 +18,12 @@ use kubelet_config::secrets;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed, OverriddenValue, OwnValue, Proof};
 
-/// Maximum number of kubelets that a sample asks for one pool.
-const MAX_PER_POOL: usize = 3;
-/// Maximum number of kubelets that a sample asks.
-const MAX_NODES: usize = 24;
-
 /// Kubelets that are asked at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Witnesses {
     /// Those of all nodes that converged.
     All,
-    /// Three of each pool, if nobody else compares what its kubelets run.
+    /// Up to three of each pool, where no agent compares what the kubelet runs.
     Sample,
 }
 
@@ -44,22 +39,18 @@ pub fn nodes_to_ask(outcome: &Outcome, observed: &Observed, witnesses: Witnesses
             Witnesses::Sample => {
                 let is_unproven = |name: &&NodeName| observed.nodes.get(*name).is_none_or(is_unproven);
                 let converged: Vec<&NodeName> = converged.into_iter().filter(is_unproven).collect();
-                let last = converged.len().saturating_sub(1);
-                let mut places = vec![0, last / 2, last];
-                places.dedup();
-                places.truncate(MAX_PER_POOL);
-                chosen.extend(places.into_iter().filter_map(|place| converged.get(place).copied()).cloned());
+                chosen.extend(sample::spread(&converged).into_iter().cloned());
             }
         }
     }
     if witnesses == Witnesses::Sample {
-        chosen.truncate(MAX_NODES);
+        chosen.truncate(sample::MAX_NODES);
     }
     chosen.sort();
     chosen
 }
 
-/// Reports whether nobody compares what the kubelet of a node runs: it follows its Node itself, or its agent could not tell
+/// Reports whether no agent compares what the kubelet of a node runs: it follows its Node itself, or its agent could not tell
 /// before the run. An agent that has reported nothing yet reports it with its first assignment.
 fn is_unproven(node: &Node) -> bool {
     let may_compare = node.content.is_some() && node.status.active.is_none();
