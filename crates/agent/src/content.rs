@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
+use super::host::preflight::Unmet;
 use kubelet_config::document::{self, Document, Node};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::field_path::{self, Target};
@@ -14,7 +15,7 @@ use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::rules;
 use kubelet_config::secrets;
 use kubelet_config::startup_error::{LastError, StartupError};
-use kubelet_config::verdict::{self, Refusal, Stage, Verdict};
+use kubelet_config::verdict::{self, HostCondition, Refusal, Stage, Verdict};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, OwnValue};
 use nodecfg_contract::observed::KubeletVersion;
@@ -94,6 +95,30 @@ pub fn check_config(
 /// Reports whether a kubelet of any known version runs a configuration.
 fn some_version_runs(document: &Document) -> bool {
     (OLDEST.0..=NEWEST.0).map(Minor).any(|minor| verdict::assess(document, minor).runs())
+}
+
+/// Conditions on the host for a kubelet of this version to start with a configuration. Empty if its rules are unknown.
+#[must_use]
+pub fn host_conditions(text: &str, kubelet: KubeletVersion) -> Vec<HostCondition> {
+    let minor = Some(Minor(kubelet.minor)).filter(|minor| kubelet.major == 1 && minor.is_known());
+    let conditions = |(document, minor): (Document, Minor)| verdict::assess(&document, minor).host_conditions;
+    read(text).ok().zip(minor).map(conditions).unwrap_or_default()
+}
+
+/// Refusal of a configuration on a host that does not meet its conditions. Those that the reviewed text does not have by
+/// itself are from the node's own files, which only the node's administrators may read.
+#[must_use]
+pub fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletVersion) -> String {
+    let public = host_conditions(reviewed, kubelet);
+    let reasons = unmet.iter().map(|(condition, unmet)| {
+        let HostCondition { field, need, .. } = condition;
+        if public.iter().any(|public| public.field == *field && public.need == *need) {
+            format!("{field}: {unmet}")
+        } else {
+            format!("{field}: this host lacks what the node's own configuration needs")
+        }
+    });
+    truncate(&join(&reasons.collect::<Vec<_>>()))
 }
 
 /// Merges a text over others, as a kubelet does, and returns the canonical form. `None` if any text is unreadable.
@@ -229,6 +254,10 @@ fn join_reasons(answer: &Verdict, merged: Option<(&Verdict, &Document)>) -> Stri
             )
         })
         .collect();
+    join(&reasons)
+}
+
+fn join(reasons: &[String]) -> String {
     let mut text = reasons.iter().take(MAX_REASONS).cloned().collect::<Vec<_>>().join("; ");
     if reasons.len() > MAX_REASONS {
         text.push_str(&format!("; and {} more", reasons.len() - MAX_REASONS));

@@ -14,6 +14,7 @@ use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use super::disk::Disk;
 use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, ServiceReport, Step};
+use super::host::preflight::Unmet;
 use super::host::problem::HealthzError;
 use super::host::process::{KubeletProcess, ProcessProblem};
 use super::host::{Host, RestartError};
@@ -22,6 +23,7 @@ use super::metrics::Metrics;
 use super::runtime::AgentRuntime;
 use crate::api::AgentClient;
 use kubelet_config::startup_error::LastError;
+use kubelet_config::verdict::{HostCondition, HostNeed};
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::ClusterError;
 use nodecfg_contract::ConfigMapSource;
@@ -143,8 +145,10 @@ pub async fn once<D: Disk, H: Host>(
 
 /// Result of an effect.
 enum EffectResult {
-    /// Download, node health and kubelet version.
-    Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
+    /// Result of a download, before the host was asked whether it meets its conditions.
+    Fetched(FetchResult),
+    /// Result of a download, and the conditions that the host does not meet.
+    Preflighted(FetchResult, Vec<(HostCondition, Unmet)>),
     /// Restart of the kubelet, and its last error if that failed.
     Restarted(Result<(), RestartError>, Option<LastError>),
     /// Probe of the kubelet, the node, and the service manager.
@@ -157,6 +161,13 @@ enum EffectResult {
     Event(Event),
     /// Effect without a result.
     Nothing,
+}
+
+/// Result of a download.
+struct FetchResult {
+    result: Result<Download, FetchError>,
+    node: Option<NodeHealth>,
+    kubelet: Option<KubeletVersion>,
 }
 
 struct Driver<'a, D, H> {
@@ -196,8 +207,12 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
 
     fn handle_result(&mut self, answer: EffectResult) {
         match answer {
-            EffectResult::Fetched(result, node, kubelet) => {
-                let outcome = self.runtime.handle_fetch(result, node, kubelet, self.options.clock.now());
+            EffectResult::Fetched(fetch) => {
+                let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet);
+                self.under_way.push(Box::pin(preflight(self.host, fetch, conditions)));
+            }
+            EffectResult::Preflighted(FetchResult { result, node, kubelet }, unmet) => {
+                let outcome = self.runtime.handle_fetch(result, node, kubelet, &unmet, self.options.clock.now());
                 self.carry_out(outcome);
             }
             EffectResult::Restarted(result, last_error) => {
@@ -381,7 +396,16 @@ async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) 
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
-    EffectResult::Fetched(result, node, kubelet)
+    EffectResult::Fetched(FetchResult { result, node, kubelet })
+}
+
+/// Asks the host whether it meets the conditions of a download.
+async fn preflight<H: Host>(host: &H, fetch: FetchResult, conditions: Vec<HostCondition>) -> EffectResult {
+    let needs: Vec<HostNeed> = conditions.iter().filter_map(|condition| condition.need.clone()).collect();
+    let answers = if needs.is_empty() { Vec::new() } else { host.unmet(&needs).await };
+    let asked = conditions.into_iter().filter(|condition| condition.need.is_some());
+    let unmet = asked.zip(answers).filter_map(|(condition, unmet)| Some((condition, unmet?))).collect();
+    EffectResult::Preflighted(fetch, unmet)
 }
 
 async fn report(client: AgentClient, status: NodeConfigStatus) -> EffectResult {

@@ -19,6 +19,7 @@ use super::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
     ServiceReport, StateFiles, StateHandling, Step,
 };
+use super::host::preflight::Unmet;
 use super::host::problem::HealthzError;
 use super::host::{Healthz, RestartError};
 use super::ledger::{Configuration, Ledger, Phase};
@@ -28,6 +29,7 @@ use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::Class;
 use kubelet_config::startup_error::{LastError, StartupError};
+use kubelet_config::verdict::{HostCondition, HostNeed};
 use nodecfg_contract::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
@@ -131,13 +133,44 @@ impl<D: Disk> AgentRuntime<D> {
         self.handle(Event::Started(self.check_disk()), now)
     }
 
+    /// What the host must have for the kubelet to start with a download. Empty if that is not known, or if the kubelet runs
+    /// the download already. `kubelet`: version installed now, if known.
+    #[must_use]
+    pub fn host_conditions(
+        &self,
+        result: &Result<Download, FetchError>,
+        kubelet: Option<KubeletVersion>,
+    ) -> Vec<HostCondition> {
+        let (Ok(download), Some(kubelet)) = (result, kubelet.or(self.kubelet)) else { return Vec::new() };
+        let placement = self.state.wanted_placement();
+        let Ok(hash) = self.verify(download) else { return Vec::new() };
+        let verified = Download { content_hash: Some(hash.to_string()), ..download.clone() };
+        let text = download.payload.get(config_key(&download.source)).filter(|_| !self.runs(&verified, placement));
+        let reviewed = text.map(|text| Reviewed { text, placement });
+        let Some(Ok(to)) = reviewed.map(|reviewed| self.placer.effective(&self.disk, Some(reviewed))) else {
+            return Vec::new();
+        };
+        let from = self.effective(self.state.ledger.active()).unwrap_or_default();
+        let set_aside = content::state_files(&from, &to);
+        let present = content::host_conditions(&from, kubelet);
+        let is_new = |condition: &HostCondition| match &condition.need {
+            Some(HostNeed::StateFile { file, .. }) => !set_aside.contains(file),
+            // The kubelet runs with it, whatever this host looks like: its runtime may decide on another driver, and the
+            // port may be the kubelet's own.
+            need @ Some(HostNeed::Systemd | HostNeed::Port { .. }) => present.iter().all(|present| present.need != *need),
+            need => need.is_some(),
+        };
+        content::host_conditions(&to, kubelet).into_iter().filter(is_new).collect()
+    }
+
     /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered. `kubelet`:
-    /// version installed now, if known.
+    /// version installed now, if known. `unmet`: conditions on the host that it does not meet.
     pub fn handle_fetch(
         &mut self,
         result: Result<Download, FetchError>,
         node: Option<NodeHealth>,
         kubelet: Option<KubeletVersion>,
+        unmet: &[(HostCondition, Unmet)],
         now: Timestamp,
     ) -> Step {
         self.kubelet = kubelet.or(self.kubelet);
@@ -146,7 +179,14 @@ impl<D: Disk> AgentRuntime<D> {
             let download = Download { content_hash: Some(hash), ..download };
             let key = config_key(&download.source);
             let placement = self.state.wanted_placement();
-            let config_check = self.check_payload(&download.payload, key, placement);
+            let mut config_check = self.check_payload(&download.payload, key, placement);
+            if config_check == ConfigCheck::Accepted
+                && let Some(kubelet) = self.kubelet.filter(|_| !unmet.is_empty())
+            {
+                let reviewed = download.payload.get(key).map(String::as_str).unwrap_or_default();
+                let message = content::unmet(unmet, reviewed, kubelet);
+                config_check = ConfigCheck::NotValid { message, kubelet: Some(kubelet.to_string()) };
+            }
             let reviewed = download.payload.get(key).map(|text| Reviewed { text, placement });
             // A refused configuration is never activated, and the refusal is the better report.
             if config_check == ConfigCheck::Accepted && !self.runs(&download, placement) {

@@ -175,7 +175,12 @@ mod tests {
             related: Vec::new(),
             help: None,
         };
-        let open = || HostCondition { field: "podLogsDir".to_owned(), message: "it exists".to_owned(), place: place() };
+        let open = || HostCondition {
+            field: "podLogsDir".to_owned(),
+            message: "it exists".to_owned(),
+            need: None,
+            place: place(),
+        };
         let accepted = |minor, startup| Verdict {
             minor: Minor(minor),
             stage: Stage::Ok,

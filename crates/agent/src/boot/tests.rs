@@ -150,7 +150,7 @@ fn first_assignment_does_not_restart_the_kubelet() {
         }
         let payload = BTreeMap::from([(KUBELET_KEY.to_owned(), content)]);
         let download = Download { source: found.clone(), payload, immutable: true, ..Download::default() };
-        let step = agent.handle_fetch(Ok(download), None, None, now());
+        let step = agent.handle_fetch(Ok(download), None, None, &[], now());
         assert!(!restarts(&step), "{step:?}");
         let ledger = agent.ledger();
         assert_eq!((&ledger.assigned, &ledger.agent_state.active), (&Some(found.clone()), &Some(found)));

@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod healthz;
+pub mod preflight;
 pub mod problem;
 pub mod process;
 pub mod step;
@@ -11,7 +12,9 @@ use jiff::Timestamp;
 
 use super::events::{ServiceReport, StateFiles};
 use kubelet_config::startup_error::LastError;
+use kubelet_config::verdict::HostNeed;
 use nodecfg_contract::observed::KubeletVersion;
+use preflight::Unmet;
 use problem::{HealthzError, RestartProblems};
 use process::{KubeletProcess, ProcessProblem};
 
@@ -67,5 +70,9 @@ pub trait Host: Send + Sync {
     /// Reason why it is unknown.
     fn process(&self) -> impl Future<Output = Result<KubeletProcess, ProcessProblem>> + Send {
         std::future::ready(Err(ProcessProblem::NotRunning))
+    }
+    /// Checks what this host lacks, for each need. `None` if it has it, or that is unknown.
+    fn unmet(&self, needs: &[HostNeed]) -> impl Future<Output = Vec<Option<Unmet>>> + Send {
+        std::future::ready(vec![None; needs.len()])
     }
 }

@@ -60,11 +60,19 @@ impl From<&io::Error> for ProcessProblem {
     }
 }
 
-/// Finds the running kubelet below this folder, usually [`PROC`].
+/// Reads the running kubelet below this folder, usually [`PROC`].
 ///
 /// # Errors
 /// There is not exactly one, or it cannot be read.
 pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
+    read(&folder_of_kubelet(proc)?)
+}
+
+/// Finds the folder of the running kubelet below this one, usually [`PROC`].
+///
+/// # Errors
+/// There is not exactly one, or the processes cannot be read.
+pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> {
     let unreadable = |error: io::Error| ProcessProblem::from(&error);
     let namespace = |process: &Path| std::fs::read_link(process.join("ns/pid"));
     let own = namespace(&proc.join("self")).map_err(unreadable)?;
@@ -95,10 +103,10 @@ pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
     // The kubelet's own children have its name until they start their program, and the agent asks a kubelet for its version.
     let is_child =
         |process: &Path| parent_of(process).is_some_and(|parent| parent == agent || pids.contains(&parent.as_str()));
-    let found: Vec<&Path> = found.iter().map(PathBuf::as_path).filter(|process| !is_child(process)).collect();
+    let found: Vec<&PathBuf> = found.iter().filter(|process| !is_child(process)).collect();
     match &found[..] {
         [] => Err(ProcessProblem::NotRunning),
-        [process] => read(process),
+        [process] => Ok((*process).clone()),
         several => Err(ProcessProblem::Several(several.len())),
     }
 }

@@ -1,9 +1,10 @@
-//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts five
+//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts six
 //! requests: restart the kubelet, delete the state files that were set aside, report the kubelet's version, its exits and
-//! last error, and its command line. The commands come from its own flags.
+//! last error, its command line, and what the host lacks. The commands come from its own flags.
 //!
 //! Thus the container with credentials for the API server needs no privileges on the host, and the privileged
-//! container needs no credentials. Of the input from the socket, only a time becomes part of a command, as a number.
+//! container needs no credentials. Of the input from the socket, only a time becomes part of a command, as a number. The
+//! paths in it are only looked at: the answers say what kind of thing is there, and never what it contains.
 //!
 //! Protocol: one request per connection, as a line of JSON, and one line in reply.
 
@@ -19,12 +20,14 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::RestartError;
+use super::preflight::Unmet;
 use super::problem::{OsError, RestartProblem, RestartProblems};
 use super::process::{self, KubeletProcess, ProcessProblem};
 use super::system::Actions;
 use crate::events::{ServiceReport, StateFiles};
 use jiff::Timestamp;
 use kubelet_config::startup_error::LastError;
+use kubelet_config::verdict::HostNeed;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
@@ -59,6 +62,8 @@ enum Request {
     Service { since: i64 },
     /// Report the command line of the running kubelet.
     Process {},
+    /// Report what the host lacks.
+    Preflight { needs: Vec<HostNeed> },
 }
 
 /// Reply of the host step.
@@ -75,6 +80,8 @@ enum Reply {
     Process(KubeletProcess),
     /// The running kubelet is unknown.
     NoProcess(ProcessProblem),
+    /// What the host lacks, for each need.
+    Preflight { unmet: Vec<Option<Unmet>> },
     /// Version of the kubelet, if known.
     Version { version: Option<String> },
     /// The command could not be started.
@@ -158,6 +165,22 @@ pub async fn process(socket: &Path) -> Result<KubeletProcess, ProcessProblem> {
         Ok(Reply::Process(process)) => Ok(process),
         Ok(Reply::NoProcess(problem)) => Err(problem),
         Ok(_) | Err(_) => Err(ProcessProblem::NoAnswer),
+    }
+}
+
+/// Checks what the host lacks through the host step. Empty if the host step does not answer, or is older than the agent.
+pub async fn unmet(socket: &Path, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+    let exchange = async {
+        let stream = connect(socket, Duration::ZERO).await?;
+        send_request(stream, &Request::Preflight { needs: needs.to_vec() }, VERSION_TIMEOUT).await
+    };
+    match exchange.await {
+        Ok(Reply::Preflight { unmet }) => unmet,
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            tracing::warn!("it is unknown what this host lacks: {error}");
+            Vec::new()
+        }
     }
 }
 
@@ -290,6 +313,7 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
         Ok(Request::Process {}) => {
             process::find(Path::new(process::PROC)).map_or_else(Reply::NoProcess, Reply::Process)
         }
+        Ok(Request::Preflight { needs }) => Reply::Preflight { unmet: actions.unmet(&needs).await },
         Err(_) => unsupported(),
     };
     let mut line = serde_json::to_vec(&answer)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::CommandLine;
+use super::preflight::{HostView, Unmet};
 use super::problem::{CommandError, FileOperation, HealthzError, OsError, RestartProblem};
 use super::process::{self, KubeletProcess, ProcessProblem};
 use super::{Healthz, Host, RestartError, healthz, step};
@@ -13,10 +14,14 @@ use crate::events::{ServiceReport, StateFiles, StateHandling};
 use jiff::Timestamp;
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::LastError;
+use kubelet_config::verdict::HostNeed;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Time limit of `kubelet --version`.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time limit of the checks of this host.
+const PREFLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit of each command of a service report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -117,6 +122,19 @@ impl Actions {
         };
         let last_error = log.and_then(|log| LastError::in_log(&oldest_first(&log)));
         ServiceReport { restarts, last_error }
+    }
+
+    /// Checks what this host lacks, for each need. Empty if that is unknown, or takes too long, as on a network file
+    /// system without its server.
+    pub async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+        let (root, needs) = (self.root.clone(), needs.to_vec());
+        let checked = tokio::task::spawn_blocking(move || {
+            HostView::new(Path::new(process::PROC), &root).map(|view| view.unmet(&needs))
+        });
+        match tokio::time::timeout(PREFLIGHT_TIMEOUT, checked).await {
+            Ok(Ok(unmet)) => unmet.unwrap_or_default(),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
     }
 
     /// Version that the kubelet's binary reports. `None` if unknown.
@@ -245,6 +263,13 @@ impl Host for SystemHost {
         match &self.runner {
             ActionRunner::InProcess(_) => process::find(Path::new(process::PROC)),
             ActionRunner::HostStep(path) => step::process(path).await,
+        }
+    }
+
+    async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+        match &self.runner {
+            ActionRunner::InProcess(actions) => actions.unmet(needs).await,
+            ActionRunner::HostStep(path) => step::unmet(path, needs).await,
         }
     }
 }

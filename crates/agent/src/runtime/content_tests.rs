@@ -46,7 +46,7 @@ fn accepts(sim: &RuntimeHarness, download: &Download, allowed: Option<Class>) ->
     config.spec.content_hash = Some(content_hash(&download.payload["kubelet"]));
     config.spec.max_disruption = allowed;
     agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
-    agent.handle_fetch(Ok(download.clone()), None, None, now());
+    agent.handle_fetch(Ok(download.clone()), None, None, &[], now());
     agent.ledger().assigned.as_ref() == Some(&download.source)
 }
 
@@ -181,7 +181,7 @@ fn assign(agent: &mut AgentRuntime<MemoryDisk>, text: &str) -> Step {
     agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
     // Checkpoints could not be removed so far, and are removed now.
     agent.prune_pending = true;
-    agent.handle_fetch(Ok(download("y", text)), None, None, now())
+    agent.handle_fetch(Ok(download("y", text)), None, None, &[], now())
 }
 
 /// A rollback puts the state files back that the activation sets aside.

@@ -279,7 +279,7 @@ impl RuntimeHarness {
             match self.queue.pop_first() {
                 Some((_, Pending::Event(event))) => self.step(|runtime| runtime.handle(*event, now)),
                 Some((_, Pending::Fetched(result))) => {
-                    self.step(|runtime| runtime.handle_fetch(result, None, KUBELET, now))
+                    self.step(|runtime| runtime.handle_fetch(result, None, KUBELET, &[], now))
                 }
                 Some((_, Pending::Action(action))) => self.perform(action),
                 None => {}

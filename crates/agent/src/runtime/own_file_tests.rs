@@ -182,7 +182,7 @@ fn names_the_side_of_each_field_that_makes_an_overlay_invalid() {
     let kubelet = KubeletVersion::parse("v1.36.2");
     agent.start(kubelet, now);
     agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now);
-    agent.handle_fetch(Ok(Download { source, payload, ..Download::default() }), None, kubelet, now);
+    agent.handle_fetch(Ok(Download { source, payload, ..Download::default() }), None, kubelet, &[], now);
     let message =
         agent.ledger().agent_state.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
     let sides = "imageGCLowThresholdPercent is from the reviewed configuration, imageGCHighThresholdPercent from the \

@@ -14,6 +14,7 @@ mod config;
 mod defaults;
 mod findings;
 mod gates;
+mod host_need;
 mod load;
 mod only_flags;
 mod refusals;
@@ -23,6 +24,7 @@ mod sysctl;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
+pub use host_need::{HostNeed, KeptMemory};
 pub(crate) use load::folds_to;
 pub use refusals::Refusals;
 pub(crate) use startup::{cpu_manager, log_rotation, server};
@@ -113,6 +115,8 @@ pub struct HostCondition {
     pub field: String,
     /// The condition, in one sentence.
     pub message: String,
+    /// The condition for a program on the host. `None` if only people can tell.
+    pub need: Option<HostNeed>,
     /// The place of the value.
     pub place: Place,
 }

@@ -314,7 +314,7 @@ impl SimulatedNode {
         match message {
             Message::Event(event) => self.run_step(|runtime, now| runtime.handle(*event, now)),
             Message::Fetched(result, node) => {
-                self.run_step(|runtime, now| runtime.handle_fetch(*result, node, kubelet_version(), now))
+                self.run_step(|runtime, now| runtime.handle_fetch(*result, node, kubelet_version(), &[], now))
             }
         }
     }

@@ -4,14 +4,24 @@
 use super::memory_manager::Sums;
 use super::runtime::ENDPOINTS;
 use super::{cpu_manager, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts};
-use crate::verdict::{Config, HostCondition};
+use crate::quantity::Quantity;
+use crate::risk::StateFile;
+use crate::verdict::config::whole;
+use crate::verdict::{Config, HostCondition, HostNeed};
 use crate::{Minor, strconv};
+
+/// The first minor whose kubelet exits without systemd on the host if `cgroupDriver` is systemd: it has runc 1.1
+/// (`libcontainer/cgroups/manager`). 1.21 was seen to run.
+const CHECKS_SYSTEMD: Minor = Minor(24);
+
+/// Default of `port`.
+const PORT: u16 = 10250;
 
 /// Returns the conditions on the host.
 pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
     let mut host_conditions = Vec::new();
-    let mut add = |field: &str, message: String| {
-        host_conditions.push(HostCondition { field: field.to_owned(), message, place: config.place(field) });
+    let mut add = |field: &str, need: Option<HostNeed>, message: String| {
+        host_conditions.push(HostCondition { field: field.to_owned(), message, need, place: config.place(field) });
     };
     files(config, &mut add);
     cgroups(config, &mut add);
@@ -23,60 +33,117 @@ pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
     host_conditions
 }
 
-fn files(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn files(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     let authorities = config.text("authentication.x509.clientCAFile");
     if !authorities.is_empty() {
         let message = format!("{authorities} must contain PEM certificates that the kubelet can read");
-        add("authentication.x509.clientCAFile", message);
+        add("authentication.x509.clientCAFile", Some(HostNeed::Certificates(authorities.to_owned())), message);
     }
     let (certificate, key) = (config.text("tlsCertFile"), config.text("tlsPrivateKeyFile"));
     if !config.is("serverTLSBootstrap") && !certificate.is_empty() && !key.is_empty() {
         let message = format!("{certificate} and {key} must be a certificate and its key that the kubelet can read");
-        add("tlsCertFile", message);
+        let need = HostNeed::KeyPair { certificate: certificate.to_owned(), key: key.to_owned() };
+        add("tlsCertFile", Some(need).filter(|_| server::is_on(config)), message);
     }
     if config.given("podLogsDir").is_some() {
         let folder = config.text("podLogsDir");
-        add("podLogsDir", format!("{folder} must exist, or the kubelet must be able to create it"));
+        let message = format!("{folder} must exist, or the kubelet must be able to create it");
+        add("podLogsDir", Some(HostNeed::Folder(folder.to_owned())), message);
     }
 }
 
-fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     if config.is("cgroupsPerQOS") && !matches!(config.text("cgroupRoot"), "" | "/") {
-        add("cgroupRoot", format!("the cgroup {} must exist", config.text("cgroupRoot")));
+        let path = config.text("cgroupRoot");
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        let need = cgroup_need(config, names.join("/"), systemd_path(&names));
+        add("cgroupRoot", Some(need), format!("the cgroup {path} must exist"));
     }
     for (list, path) in [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")] {
         let enforced = config.list("enforceNodeAllocatable").unwrap_or_default();
         let enforced =
             enforced.iter().filter_map(|item| item.text()).any(|item| item.trim_end_matches("-compressible") == list);
         if enforced && !config.text(path).is_empty() {
-            add(path, format!("the cgroup {} must exist, because {list} is enforced", config.text(path)));
+            let cgroup = config.text(path);
+            let need = cgroup_need(config, cgroup.trim_matches('/').to_owned(), systemd_path_of_slice(cgroup));
+            add(path, Some(need), format!("the cgroup {cgroup} must exist, because {list} is enforced"));
         }
     }
     if config.gate("NodeSwap") && config.text("memorySwap.swapBehavior") == "LimitedSwap" && config.minor() >= Minor(30)
     {
-        add("memorySwap.swapBehavior", "LimitedSwap requires cgroup v2".to_owned());
+        add("memorySwap.swapBehavior", Some(HostNeed::CgroupV2), "LimitedSwap requires cgroup v2".to_owned());
     }
 }
 
-fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
-    if let Some(path) = reservations::LISTS.into_iter().find(|path| config.entries(path).next().is_some()) {
-        let message = "the node must have more of every resource than kubeReserved, systemReserved and the hard \
-                       eviction thresholds together";
-        add(path, message.to_owned());
+/// The need of a cgroup, by its path with either driver. Where the kubelet asks the runtime for the driver, either may be it.
+fn cgroup_need(config: &Config<'_>, cgroupfs: String, systemd: String) -> HostNeed {
+    HostNeed::Cgroup(match (config.gate("KubeletCgroupDriverFromCRI"), config.text("cgroupDriver")) {
+        (true, _) => vec![cgroupfs, systemd],
+        (false, "systemd") => vec![systemd],
+        (false, _) => vec![cgroupfs],
+    })
+}
+
+/// Path of a cgroup with the driver systemd: `a.slice/a-b.slice` (`pkg/kubelet/cm` `CgroupName.ToSystemd`).
+fn systemd_path(names: &[&str]) -> String {
+    let mut slices: Vec<String> = Vec::new();
+    let mut slice = String::new();
+    for name in names {
+        if !slice.is_empty() {
+            slice.push('-');
+        }
+        slice.push_str(&name.replace('-', "_"));
+        slices.push(format!("{slice}.slice"));
     }
-    if reserved_cpus::count(config).is_some_and(|cpus| cpus > 0) {
+    slices.join("/")
+}
+
+/// Path of a slice that is named by its last part: `/system-a.slice` is `system.slice/system-a.slice`
+/// (`ParseSystemdToCgroupName`).
+fn systemd_path_of_slice(path: &str) -> String {
+    let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let names: Vec<&str> = last.strip_suffix(".slice").unwrap_or(last).split('-').collect();
+    systemd_path(&names)
+}
+
+fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+    let reserves = |path: &str, wanted: &str| texts(config, path).any(|(resource, ..)| resource == wanted);
+    let list_with = |resource| reservations::LISTS.into_iter().find(|path| reserves(path, resource));
+    let threshold = texts(config, "evictionHard").find(|(signal, ..)| *signal == "memory.available");
+    let is_fixed = threshold.is_some_and(|(_, text, _)| !text.ends_with('%'));
+    if let Some(path) = list_with("memory").or(is_fixed.then_some("evictionHard")) {
+        let message = "the node must have more memory than kubeReserved, systemReserved and the hard eviction threshold \
+                       together";
+        add(path, memory_manager::kept_memory(config).map(HostNeed::Memory), message.to_owned());
+    }
+    let has_reserved_cpus = reserved_cpus::count(config).is_some_and(|cpus| cpus > 0);
+    if let Some(path) = list_with("cpu").filter(|_| !has_reserved_cpus) {
+        let millis = reservations::reserved(config, "cpu").map(Quantity::rounded_up_thousandths);
+        let need = millis.and_then(|millis| u64::try_from(millis).ok()).map(HostNeed::CpuMillis);
+        add(path, need, "the node must have more CPUs than kubeReserved and systemReserved together".to_owned());
+    }
+    for resource in ["ephemeral-storage", "pid"] {
+        if let Some(path) = list_with(resource) {
+            let message = format!("the node must have more {resource} than kubeReserved and systemReserved together");
+            add(path, None, message);
+        }
+    }
+    if has_reserved_cpus {
         let list = config.text("reservedSystemCPUs");
-        add("reservedSystemCPUs", format!("the node must have the CPUs {list}"));
+        let need = reserved_cpus::ranges(config).map(HostNeed::Cpus);
+        add("reservedSystemCPUs", need, format!("the node must have the CPUs {list}"));
     }
 }
 
-fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
-    if cpu_manager::is_static(config) {
+fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+    if cpu_manager::is_static(config) || config.given("cpuManagerPolicy").is_some() {
         let message = "remove a cpu_manager_state of another policy from the node first";
-        add("cpuManagerPolicy", message.to_owned());
-        if policy_options::switched_on(config, "cpuManagerPolicyOptions", "align-by-socket").is_some() {
+        add("cpuManagerPolicy", state_file(config, StateFile::CpuManagerState), message.to_owned());
+        if cpu_manager::is_static(config)
+            && policy_options::switched_on(config, "cpuManagerPolicyOptions", "align-by-socket").is_some()
+        {
             let message = "align-by-socket requires a node with at least as many NUMA nodes as sockets";
-            add("cpuManagerPolicyOptions", message.to_owned());
+            add("cpuManagerPolicyOptions", None, message.to_owned());
         }
     }
     if memory_manager::is_static(config) {
@@ -87,13 +154,14 @@ fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if tried && !matches!(topology, "none" | "") {
         let most = texts(config, "topologyManagerPolicyOptions").find(|(name, ..)| *name == "max-allowable-numa-nodes");
         let most = most.and_then(|(_, text, _)| strconv::integer(text)).unwrap_or(policy_options::NUMA_NODES);
-        add("topologyManagerPolicy", format!("{topology} requires a node with at most {most} NUMA nodes"));
+        let need = u64::try_from(most).ok().map(HostNeed::NumaNodesAtMost);
+        add("topologyManagerPolicy", need, format!("{topology} requires a node with at most {most} NUMA nodes"));
     }
 }
 
-fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     let message = "remove a memory_manager_state of another policy from the node first";
-    add("memoryManagerPolicy", message.to_owned());
+    add("memoryManagerPolicy", state_file(config, StateFile::MemoryManagerState), message.to_owned());
     let path = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
     for Sums { kind, reserved_memory, .. } in
         memory_manager::sums(config).into_iter().filter(|sums| sums.kept.is_none())
@@ -102,59 +170,79 @@ fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
             "reservedMemory reserves {reserved_memory} bytes of {kind}; this must equal the sum of kubeReserved, \
              systemReserved and the hard eviction threshold, which depends on the node's memory"
         );
-        add(path, message);
+        let sum = u64::try_from(reserved_memory.rounded_up()).ok();
+        let need = sum.zip(memory_manager::kept_memory(config)).map(|(sum, kept)| HostNeed::ReservedMemory { sum, kept });
+        add(path, need, message);
     }
     if path == "reservedMemory" {
-        add(path, "the node must have every NUMA node in the list".to_owned());
+        let entries = config.list("reservedMemory").unwrap_or_default().iter();
+        let numbers = entries.filter_map(|entry| u64::try_from(entry.get("numaNode").map_or(Some(0), whole)?).ok());
+        let need = HostNeed::NumaNodes(numbers.collect());
+        add(path, Some(need), "the node must have every NUMA node in the list".to_owned());
     }
 }
 
-fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn state_file(config: &Config<'_>, file: StateFile) -> Option<HostNeed> {
+    Some(HostNeed::StateFile { file, policy: config.text(file.policy().0).to_owned() })
+}
+
+fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     if config.given("failSwapOn").is_some() && config.is("failSwapOn") {
-        add("failSwapOn", "swap must be off".to_owned());
+        add("failSwapOn", Some(HostNeed::SwapOff), "swap must be off".to_owned());
     }
     if config.is("protectKernelDefaults") {
         let message = "kernel parameters must equal the kubelet's defaults, such as vm.overcommit_memory = 1";
-        add("protectKernelDefaults", message.to_owned());
+        add("protectKernelDefaults", None, message.to_owned());
     }
 }
 
-fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     if config.given("cgroupDriver").is_some() {
         let is_systemd = config.text("cgroupDriver") == "systemd";
         let driver = if is_systemd { "systemd" } else { "cgroupfs" };
         // Otherwise the kubelet asks the runtime for its driver.
         let runtime = format!("the container runtime must use the driver {driver} too");
+        let systemd = (config.minor() >= CHECKS_SYSTEMD).then_some(HostNeed::Systemd);
         match (is_systemd, config.gate("KubeletCgroupDriverFromCRI")) {
-            (true, true) => add("cgroupDriver", "systemd must run on the host".to_owned()),
-            (true, false) => add("cgroupDriver", format!("systemd must run on the host, and {runtime}")),
+            (true, true) => add("cgroupDriver", systemd, "systemd must run on the host".to_owned()),
+            (true, false) => add("cgroupDriver", systemd, format!("systemd must run on the host, and {runtime}")),
             (false, true) => {}
-            (false, false) => add("cgroupDriver", runtime),
+            (false, false) => add("cgroupDriver", None, runtime),
         }
     }
     for path in ENDPOINTS.into_iter().filter(|path| config.given(path).is_some()) {
-        add(path, format!("a container runtime must listen at {}", config.text(path)));
+        let endpoint = config.text(path);
+        let socket = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
+        let need = socket.starts_with('/').then(|| HostNeed::Socket(socket.to_owned()));
+        add(path, need, format!("a container runtime must listen at {endpoint}"));
     }
     if let Some(patch) = log_rotation::first_patch_with_negative(config.minor())
         && log_rotation::is_negative(config)
     {
         add(
             "containerLogMaxSize",
+            None,
             format!("the kubelet must be {patch} or later; earlier ones exit with a negative size"),
         );
     }
 }
 
-fn listening(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+fn listening(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
     if !server::is_on(config) {
         return;
     }
     let address = config.text("address");
     if !matches!(address, "0.0.0.0" | "::") && server::is_address(address) {
-        add("address", format!("the host must have the address {address}"));
+        let need = HostNeed::Address(address.to_owned());
+        add("address", Some(need), format!("the host must have the address {address}"));
     }
-    if let Some(port) = config.int("readOnlyPort").filter(|port| *port != 0) {
-        add("readOnlyPort", format!("no other process may listen on the port {port}"));
+    // On the default port, the node's present kubelet listens.
+    for field in ["port", "readOnlyPort"].into_iter().filter(|field| config.given(field).is_some()) {
+        let port = config.int(field).and_then(|port| u16::try_from(port).ok());
+        if let Some(port) = port.filter(|port| ![0, PORT].contains(port)) {
+            let need = HostNeed::Port { address: address.to_owned(), port };
+            add(field, Some(need), format!("no other process may listen on the port {port}"));
+        }
     }
 }
 

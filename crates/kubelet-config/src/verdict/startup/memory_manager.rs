@@ -9,8 +9,9 @@ use super::{eviction, reservations, texts};
 use crate::Minor;
 use crate::document::Node;
 use crate::quantity::{self, Quantity, Reading};
-use crate::verdict::Config;
+use crate::strconv;
 use crate::verdict::config::whole;
+use crate::verdict::{Config, KeptMemory};
 use crate::verdict::refusals::Check;
 use crate::verdict::rules::choices::one_of;
 
@@ -92,7 +93,7 @@ pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     }
     let sums = by_kind.into_iter().map(|(kind, reserved_memory)| {
         // Only memory can be reserved from pods this way.
-        let kept = if kind == "memory" { kept_memory(config) } else { Some(Quantity::ZERO) };
+        let kept = if kind == "memory" { fixed_kept_memory(config) } else { Some(Quantity::ZERO) };
         Sums { kind, reserved_memory, kept }
     });
     sums.collect()
@@ -123,14 +124,23 @@ fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = Limit<'d>> + use<'d> 
     })
 }
 
-/// Returns the sum of `kubeReserved`, `systemReserved` and the hard eviction threshold. `None` if the threshold is a
-/// percentage, or if a quantity is invalid.
-fn kept_memory(config: &Config<'_>) -> Option<Quantity> {
-    let threshold = match hard_threshold(config) {
-        None | Some("0%" | "100%") => Quantity::ZERO,
-        Some(text) => eviction::fixed(text)?,
+/// Returns the memory that is kept from pods: `kubeReserved`, `systemReserved` and the hard eviction threshold. `None` if
+/// a quantity is invalid.
+pub(super) fn kept_memory(config: &Config<'_>) -> Option<KeptMemory> {
+    let (threshold, percent) = match hard_threshold(config) {
+        None | Some("0%" | "100%") => (Quantity::ZERO, None),
+        Some(text) if text.ends_with('%') => {
+            (Quantity::ZERO, Some(strconv::float32(text.trim_end_matches('%'))?.to_string()))
+        }
+        Some(text) => (eviction::fixed(text)?, None),
     };
-    Some(reservations::reserved(config, "memory")?.plus(threshold))
+    let bytes = reservations::reserved(config, "memory")?.plus(threshold).rounded_up();
+    Some(KeptMemory { bytes: u64::try_from(bytes).ok()?, percent })
+}
+
+fn fixed_kept_memory(config: &Config<'_>) -> Option<Quantity> {
+    let kept = kept_memory(config).filter(|kept| kept.percent.is_none())?;
+    i64::try_from(kept.bytes).ok().map(Quantity::whole)
 }
 
 fn hard_threshold<'c>(config: &'c Config<'_>) -> Option<&'c str> {

@@ -16,9 +16,15 @@ pub(super) const CHECKS: &[Check] = &[("reserved-cpus-none", |config, refusals| 
 /// The first minor that refuses `3-1` and `1-2-3`. Earlier ones read both as no CPU.
 const STRICT: Minor = Minor(22);
 
-/// Returns the number of CPUs in the list. `None` if a part is neither a number nor a range, or, since 1.22, has
-/// three ends. A descending range has no CPU; validation refuses it since 1.22.
+/// Returns the number of CPUs in the list. `None` if the list is invalid ([`ranges`]).
 pub(super) fn count(config: &Config<'_>) -> Option<u64> {
+    let lengths = ranges(config)?.into_iter().map(|(first, last)| (last - first).saturating_add(1));
+    Some(lengths.fold(0, u64::saturating_add))
+}
+
+/// Returns the CPUs in the list as inclusive ranges that do not overlap, in order. `None` if a part is neither a number nor a
+/// range, is negative, or, since 1.22, has three ends. A descending range has no CPU; validation refuses it since 1.22.
+pub(super) fn ranges(config: &Config<'_>) -> Option<Vec<(u64, u64)>> {
     let mut ranges = Vec::new();
     let text = config.text("reservedSystemCPUs");
     for part in text.split(',').filter(|_| !text.is_empty()) {
@@ -27,18 +33,20 @@ pub(super) fn count(config: &Config<'_>) -> Option<u64> {
             Some((_, last)) if last.contains('-') && config.minor() < STRICT => continue,
             Some((first, last)) => strconv::integer(first).zip(strconv::integer(last)),
         };
-        ranges.push(range?);
+        let (first, last) = range?;
+        ranges.push((u64::try_from(first).ok()?, u64::try_from(last).ok()?));
     }
     ranges.retain(|(first, last)| first <= last);
     ranges.sort_unstable();
     // Ranges may overlap, and may be too long to expand.
-    let (mut count, mut next) = (0_u64, i128::MIN);
+    let mut apart: Vec<(u64, u64)> = Vec::new();
     for (first, last) in ranges {
-        let (first, after) = (i128::from(first).max(next), i128::from(last) + 1);
-        count = count.saturating_add(u64::try_from(after - first).unwrap_or(0));
-        next = next.max(after);
+        match apart.last_mut() {
+            Some((_, end)) if first <= *end => *end = last.max(*end),
+            _ => apart.push((first, last)),
+        }
     }
-    Some(count)
+    Some(apart)
 }
 
 #[cfg(test)]

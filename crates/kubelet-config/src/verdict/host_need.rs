@@ -1,0 +1,89 @@
+//! What a configuration needs of its host, in a form that a program on the host can answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::risk::StateFile;
+
+/// Something that the host must have. Paths are absolute, as the kubelet sees them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum HostNeed {
+    /// A file with certificates in PEM.
+    Certificates(String),
+    /// A certificate and its private key, both in PEM.
+    KeyPair {
+        /// File of the certificate.
+        certificate: String,
+        /// File of the key.
+        key: String,
+    },
+    /// A folder, or one that the kubelet can create.
+    Folder(String),
+    /// A Unix socket.
+    Socket(String),
+    /// One of these cgroups, relative to the root of each hierarchy.
+    Cgroup(Vec<String>),
+    /// Cgroup v2.
+    CgroupV2,
+    /// systemd as the init system.
+    Systemd,
+    /// No swap.
+    SwapOff,
+    /// CPUs that are online: inclusive ranges.
+    Cpus(Vec<(u64, u64)>),
+    /// At least so many thousandths of a CPU.
+    CpuMillis(u64),
+    /// At least the memory that is reserved.
+    Memory(KeptMemory),
+    /// A capacity of memory with which the reservation equals this sum, in bytes.
+    ReservedMemory {
+        /// Sum of `reservedMemory`, in bytes.
+        sum: u64,
+        /// What it must equal.
+        kept: KeptMemory,
+    },
+    /// NUMA nodes with these numbers.
+    NumaNodes(Vec<u64>),
+    /// At most so many NUMA nodes.
+    NumaNodesAtMost(u64),
+    /// No state file of another policy in the kubelet's root directory.
+    StateFile {
+        /// The file.
+        file: StateFile,
+        /// Policy of the configuration.
+        policy: String,
+    },
+    /// An address of the host.
+    Address(String),
+    /// A port on which only the kubelet listens.
+    Port {
+        /// Address on which the kubelet listens.
+        address: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Memory that is kept from pods: `kubeReserved`, `systemReserved`, and the hard eviction threshold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeptMemory {
+    /// Bytes.
+    pub bytes: u64,
+    /// Further share of the host's memory, without the percent sign: `5`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<String>,
+}
+
+impl KeptMemory {
+    /// Bytes on a host with this memory, computed as the kubelet does (`pkg/kubelet/eviction/api` `GetThresholdQuantity`,
+    /// from a percentage of 32 bits). `None` if the percentage is no number.
+    #[must_use]
+    pub fn of(&self, capacity: u64) -> Option<u64> {
+        let share = match &self.percent {
+            None => 0,
+            Some(percent) => (capacity as f64 * f64::from(percent.parse::<f32>().ok()? / 100.0)) as u64,
+        };
+        self.bytes.checked_add(share)
+    }
+}
