@@ -168,6 +168,8 @@ struct FetchResult {
     result: Result<Download, FetchError>,
     node: Option<NodeHealth>,
     kubelet: Option<KubeletVersion>,
+    /// Flags of the running kubelet; empty if unknown.
+    flags: Vec<String>,
 }
 
 struct Driver<'a, D, H> {
@@ -208,10 +210,10 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
     fn handle_result(&mut self, answer: EffectResult) {
         match answer {
             EffectResult::Fetched(fetch) => {
-                let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet);
+                let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet, &fetch.flags);
                 self.under_way.push(Box::pin(preflight(self.host, fetch, conditions)));
             }
-            EffectResult::Preflighted(FetchResult { result, node, kubelet }, unmet) => {
+            EffectResult::Preflighted(FetchResult { result, node, kubelet, .. }, unmet) => {
                 let outcome = self.runtime.handle_fetch(result, node, kubelet, &unmet, self.options.clock.now());
                 self.carry_out(outcome);
             }
@@ -389,14 +391,15 @@ async fn kubelet_version<H: Host>(host: &H, client: &AgentClient) -> Option<Kube
 }
 
 async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> EffectResult {
-    let (result, node, kubelet) =
-        tokio::join!(client.config_map(&source), client.node_health(), kubelet_version(host, &client));
+    let (result, node, kubelet, process) =
+        tokio::join!(client.config_map(&source), client.node_health(), kubelet_version(host, &client), host.process());
+    let flags = process.map(|process| process.arguments).unwrap_or_default();
     let name = format!("{}/{}", source.namespace, source.name);
     match &result {
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
-    EffectResult::Fetched(FetchResult { result, node, kubelet })
+    EffectResult::Fetched(FetchResult { result, node, kubelet, flags })
 }
 
 /// Asks the host whether it meets the conditions of a download.

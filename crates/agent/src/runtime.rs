@@ -134,12 +134,13 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// What the host must have for the kubelet to start with a download. Empty if that is not known, or if the kubelet runs
-    /// the download already. `kubelet`: version installed now, if known.
+    /// the download already. `kubelet`: version installed now, if known. `flags`: those of the running kubelet.
     #[must_use]
     pub fn host_conditions(
         &self,
         result: &Result<Download, FetchError>,
         kubelet: Option<KubeletVersion>,
+        flags: &[String],
     ) -> Vec<HostCondition> {
         let (Ok(download), Some(kubelet)) = (result, kubelet.or(self.kubelet)) else { return Vec::new() };
         let placement = self.state.wanted_placement();
@@ -152,15 +153,14 @@ impl<D: Disk> AgentRuntime<D> {
         };
         let from = self.effective(self.state.ledger.active()).unwrap_or_default();
         let set_aside = content::state_files(&from, &to);
-        let present = content::host_conditions(&from, kubelet);
-        let is_new = |condition: &HostCondition| match &condition.need {
+        let present = content::host_conditions(&from, flags, kubelet);
+        let is_asked = |condition: &HostCondition| match &condition.need {
             Some(HostNeed::StateFile { file, .. }) => !set_aside.contains(file),
-            // The kubelet runs with it, whatever this host looks like: its runtime may decide on another driver, and the
-            // port may be the kubelet's own.
-            need @ Some(HostNeed::Systemd | HostNeed::Port { .. }) => present.iter().all(|present| present.need != *need),
-            need => need.is_some(),
+            // The kubelet runs with it, so the machine has it, whatever it looks like from here. A file can vanish.
+            Some(need) => need.can_vanish() || present.iter().all(|present| present.need.as_ref() != Some(need)),
+            None => false,
         };
-        content::host_conditions(&to, kubelet).into_iter().filter(is_new).collect()
+        content::host_conditions(&to, flags, kubelet).into_iter().filter(is_asked).collect()
     }
 
     /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered. `kubelet`:

@@ -8,6 +8,7 @@ use crate::host::command::CommandLine;
 use crate::host::system::Actions;
 use crate::placement::Activation;
 use crate::settings::Settings;
+use nodecfg_cluster::connect::Environment;
 
 /// Default of --store-dir.
 pub(super) const STORE: &str = "/var/lib/nodecfg";
@@ -142,6 +143,7 @@ impl ActionArgs {
             stop: self.stop_command.clone(),
             limit: self.restart_timeout,
             root: self.root.kubelet_root_dir.clone(),
+            host_root: (!Environment::capture().in_pod).then(|| PathBuf::from("/")),
             kubelet: self.kubelet.clone(),
             restarts: Some(self.restarts_command.clone()),
             log: Some(self.log_command.clone()),

@@ -147,16 +147,18 @@ pub struct HostView {
 }
 
 impl HostView {
-    /// The host of this process. `proc`: usually [`process::PROC`]. `state`: root directory of the kubelet. `None` if the
-    /// kubelet's view is unknown.
+    /// The host of this process. `proc`: usually [`process::PROC`]. `state`: root directory of the kubelet. `own_root`: where
+    /// this process sees the host's files, if it does, for the case that it may not look into another process. `None` if
+    /// the kubelet's view is unknown.
     #[must_use]
-    pub fn new(proc: &Path, state: &Path) -> Option<Self> {
+    pub fn new(proc: &Path, state: &Path, own_root: Option<&Path>) -> Option<Self> {
         let (process, is_kubelet) = match process::folder_of_kubelet(proc) {
             Ok(process) => (process, true),
             Err(process::ProcessProblem::NotRunning) => (proc.join("1"), false),
             Err(_) => return None,
         };
         let root = process.join("root");
+        let root = if root.read_dir().is_ok() { root } else { own_root?.to_owned() };
         Some(Self { proc: proc.to_owned(), process, is_kubelet, root, state: state.to_owned() })
     }
 

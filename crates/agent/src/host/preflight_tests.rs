@@ -82,7 +82,7 @@ impl TestHost {
     }
 
     fn unmet(&self, need: HostNeed) -> Option<Unmet> {
-        let view = HostView::new(&self.proc(), &self.at("/var/lib/kubelet")).expect("one kubelet");
+        let view = HostView::new(&self.proc(), &self.at("/var/lib/kubelet"), None).expect("one kubelet");
         view.unmet(&[need]).pop().expect("an answer")
     }
 
@@ -301,13 +301,21 @@ fn addresses_and_ports_are_those_of_the_kubelet() {
     assert_eq!(port("10.0.0.5", 10001), "", "that program listens on another address");
 }
 
-/// Two kubelets: it is unknown which one sees what.
 #[test]
-fn several_kubelets_leave_all_unknown() {
+fn view_of_the_kubelet_is_known_or_nothing_is() {
     let host = TestHost::new();
+    let view = |own_root: Option<PathBuf>| {
+        HostView::new(&host.proc(), Path::new("/var/lib/kubelet"), own_root.as_deref())
+    };
+    assert_eq!(view(None).map(|view| view.root), Some(host.proc().join("7/root")));
+    // A process that may not look into the kubelet's, in a pod and on the host.
+    fs::remove_file(host.proc().join("7/root")).expect("removed");
+    assert!(view(None).is_none());
+    assert_eq!(view(Some(host.root())).map(|view| view.root), Some(host.root()));
+    // Two kubelets: it is unknown which one sees what.
     host.put_proc("8/comm", "kubelet\n");
     host.put_proc("8/stat", "8 (kubelet) S 1 0 0");
     fs::create_dir_all(host.proc().join("8/ns")).expect("created");
     symlink("pid:[1]", host.proc().join("8/ns/pid")).expect("linked");
-    assert!(HostView::new(&host.proc(), Path::new("/var/lib/kubelet")).is_none());
+    assert!(view(Some(host.root())).is_none());
 }

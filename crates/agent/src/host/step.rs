@@ -339,6 +339,7 @@ mod tests {
             stop: "true".parse().expect("words"),
             limit: Duration::from_secs(60),
             root: folder.to_path_buf(),
+            host_root: None,
             kubelet: "echo Kubernetes v1.36.2".parse().expect("words"),
             restarts: "echo 3".parse().ok(),
             log: "echo Error: no luck".parse().ok(),

@@ -40,6 +40,8 @@ pub struct Actions {
     pub limit: Duration,
     /// Root directory of the kubelet, with its state files.
     pub root: PathBuf,
+    /// Where this process sees the files of the host; `None` in a pod.
+    pub host_root: Option<PathBuf>,
     /// Command of the kubelet's binary, to which `--version` is appended.
     pub kubelet: CommandLine,
     /// Command that prints how often the service manager has started the kubelet again. `None`: unknown.
@@ -127,9 +129,9 @@ impl Actions {
     /// Checks what this host lacks, for each need. Empty if that is unknown, or takes too long, as on a network file
     /// system without its server.
     pub async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
-        let (root, needs) = (self.root.clone(), needs.to_vec());
+        let (root, host_root, needs) = (self.root.clone(), self.host_root.clone(), needs.to_vec());
         let checked = tokio::task::spawn_blocking(move || {
-            HostView::new(Path::new(process::PROC), &root).map(|view| view.unmet(&needs))
+            HostView::new(Path::new(process::PROC), &root, host_root.as_deref()).map(|view| view.unmet(&needs))
         });
         match tokio::time::timeout(PREFLIGHT_TIMEOUT, checked).await {
             Ok(Ok(unmet)) => unmet.unwrap_or_default(),
@@ -293,6 +295,7 @@ mod tests {
             stop: script("stop", stop),
             limit: Duration::from_secs(60),
             root: root.to_path_buf(),
+            host_root: None,
             kubelet: "echo Kubernetes v1.36.2-eks-1".parse().expect("words"),
             restarts: "echo 4".parse().ok(),
             log: None,

@@ -38,7 +38,7 @@ pub(super) enum Way {
 impl Way {
     pub(super) const ALL: [Self; 3] = [Self::Replace, Self::Overlay, Self::DropIn];
 
-    fn placement(self) -> Placement {
+    pub(super) fn placement(self) -> Placement {
         if self == Self::Replace { Placement::Replace } else { Placement::Overlay }
     }
 }
@@ -163,7 +163,7 @@ pub(super) struct RuntimeHarness {
     accepted: BTreeSet<String>,
     /// Own configurations that the node has had.
     owns: Vec<String>,
-    way: Way,
+    pub(super) way: Way,
     /// What each activation does to the kubelet's state files, in order.
     pub(super) state_files: Vec<String>,
 }

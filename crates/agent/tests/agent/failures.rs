@@ -10,6 +10,8 @@ use crate::until;
 
 scenarios! {
     never_places_refused_configuration,
+    never_places_what_the_host_lacks,
+    never_places_what_the_host_lacks_as_drop_in,
     rolls_back_crashed_kubelet_without_api_server,
     rolls_back_unhealthy_kubelet,
     names_field_of_a_kubelet_that_exits,
@@ -41,6 +43,39 @@ async fn never_places_refused_configuration(env: TestEnv) {
     // The running configuration is now the last known good, so a refused assignment needs no restart.
     env.assign(Some("invalid")).await;
     env.wait_for_status("invalid/a/a failed to validate config, see Kubelet log for details").await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50"]);
+}
+
+async fn never_places_what_the_host_lacks(env: TestEnv) {
+    never_places_on_a_host_without_the_file(&env, &format!("--trial-period 1s {}", env.restart_args())).await;
+}
+
+/// The other activation, and the privileged part in its own process.
+async fn never_places_what_the_host_lacks_as_drop_in(env: TestEnv) {
+    let restart_args = env.restart_args();
+    let restart_args = restart_args.split(" --kubelet-version").next().unwrap();
+    let mut step = env.start_program(&format!("host-step --socket step.sock --kubelet false {restart_args}"));
+    step.until_stderr_contains("listening").await;
+    let arguments = "--activation drop-in --host-step step.sock --trial-period 1s";
+    never_places_on_a_host_without_the_file(&env, arguments).await;
+}
+
+async fn never_places_on_a_host_without_the_file(env: &TestEnv, arguments: &str) {
+    let _agent = env.start_agent_with(arguments);
+    let file = env.host.path("ca.crt");
+    let text = format!("{}authentication: {{x509: {{clientCAFile: {}}}}}\n", env.host.configuration(50), file.display());
+    env.create_immutable_config_map("lacking", &text);
+    env.assign(Some("lacking")).await;
+    env.wait_for_status("lacking/-/- failed to validate config, see Kubelet log for details").await;
+    let reason = format!("authentication.x509.clientCAFile: {} does not exist on this host", file.display());
+    assert!(env.status().to_string().contains(&reason), "{}", env.status());
+    assert_eq!(env.host.journal(), ["started 110"]);
+    // The same assignment is accepted as soon as the host has the file.
+    std::fs::write(&file, rcgen::generate_simple_self_signed(vec!["node".to_owned()]).unwrap().cert.pem()).unwrap();
+    env.patch_spec(serde_json::json!({"configSource": null, "contentHash": null})).await;
+    env.wait_for_status("-/-/-").await;
+    env.assign(Some("lacking")).await;
+    env.wait_for_status("lacking/lacking/lacking").await;
     assert_eq!(env.host.journal(), ["started 110", "started 50"]);
 }
 

@@ -64,6 +64,32 @@ pub enum HostNeed {
     },
 }
 
+impl HostNeed {
+    /// Reports whether a host can lose it while the kubelet runs, so that only the next start fails.
+    #[must_use]
+    pub fn can_vanish(&self) -> bool {
+        match self {
+            Self::Certificates(_)
+            | Self::KeyPair { .. }
+            | Self::Folder(_)
+            | Self::Socket(_)
+            | Self::StateFile { .. } => true,
+            Self::Cgroup(_)
+            | Self::CgroupV2
+            | Self::Systemd
+            | Self::SwapOff
+            | Self::Cpus(_)
+            | Self::CpuMillis(_)
+            | Self::Memory(_)
+            | Self::ReservedMemory { .. }
+            | Self::NumaNodes(_)
+            | Self::NumaNodesAtMost(_)
+            | Self::Address(_)
+            | Self::Port { .. } => false,
+        }
+    }
+}
+
 /// Memory that is kept from pods: `kubeReserved`, `systemReserved`, and the hard eviction threshold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

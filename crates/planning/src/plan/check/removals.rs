@@ -35,8 +35,7 @@ impl Checker<'_> {
         let mut hidden = BTreeSet::new();
         for ((key, name), nodes) in running {
             let text = self.observed.contents.get(&key).and_then(Option::as_ref).and_then(|map| map.data.get(name));
-            let Some(old) = text.and_then(|text| Document::parse("running", text).document) else { continue };
-            let lost = lost(&old, rendered, &nodes).into_iter();
+            let lost = text.map(|text| lost(text, rendered, &nodes)).unwrap_or_default().into_iter();
             let accepts = |field: &String| pool.policy.accept_removed.contains(field);
             hidden.extend(lost.filter(|(path, field)| !accepts(field) && !refused.contains(path.as_str())));
         }
@@ -48,12 +47,15 @@ impl Checker<'_> {
 
 /// What these nodes lose that run a configuration: paths with their field of the table. Empty if one of them verified
 /// another content than the ConfigMap has now.
-fn lost(old: &Document, rendered: &Rendered, nodes: &[&Node]) -> Vec<(String, String)> {
+fn lost(text: &str, rendered: &Rendered, nodes: &[&Node]) -> Vec<(String, String)> {
     let verified: BTreeSet<ContentHash> = nodes.iter().filter_map(|node| node.content?.active).collect();
-    if !verified.is_empty() && verified != BTreeSet::from([ContentHash::of(old.canonical().as_bytes())]) {
+    let Some(old) = Document::parse("running", text).document else { return Vec::new() };
+    // nodecfg writes canonical text. Hashing it as it is saves formatting it again.
+    let is_other = |text: &str| verified != BTreeSet::from([ContentHash::of(text.as_bytes())]);
+    if !verified.is_empty() && is_other(text) && is_other(&old.canonical()) {
         return Vec::new();
     }
     let minors: BTreeSet<Option<Minor>> = nodes.iter().map(|node| known_minor(node)).collect();
-    let lost = removals::between(old, &rendered.document, &minors);
+    let lost = removals::between(&old, &rendered.document, &minors);
     lost.into_iter().map(|(path, removal)| (path, removal.field.clone())).collect()
 }
