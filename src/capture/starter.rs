@@ -1,8 +1,9 @@
 //! Files of a repository that changes no node.
 //!
 //! Nodes with a ConfigMap keep its exact content, so planning finds them converged. Nodes on their local
-//! configuration keep it (`spec.kubelet.local`), with their captured configuration in kubelet.yaml. Pools whose nodes
-//! differ are paused (`spec.rollout.paused`) until the user decides.
+//! configuration keep it (`spec.kubelet.local`). Where pools overlay, their captured configuration is in own.yaml, and
+//! kubelet.yaml names no field yet; elsewhere it is in kubelet.yaml. Pools whose nodes differ are paused
+//! (`spec.rollout.paused`) until the user decides.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ pub struct StarterPool {
     pub runs: CurrentConfig,
     /// Reasons to pause the pool; empty for none.
     pub pause_reasons: Vec<String>,
+    /// Whether pools overlay by default: the nodes then need no more than the fields to change.
+    pub overlays: bool,
     /// Whether the nodes run the content of ConfigMaps as the whole configuration, although pools overlay by default.
     pub replaces: bool,
     /// Captured configuration of some nodes.
@@ -53,6 +56,21 @@ const LOCAL: &str = r"  kubelet:
     # is known. nodecfg checks kubelet.yaml and does not use it. To roll it out, remove
     # this line.
     local: true
+";
+
+const LOCAL_BENEATH: &str = r"  kubelet:
+    # These nodes run their local configuration. To change a field, write it to
+    # kubelet.yaml, and remove this line.
+    local: true
+";
+const OWN: &str = r"    # Their configuration, as far as it is known. nodecfg checks kubelet.yaml over it.
+    own: own.yaml
+";
+const OVERLAY: &str = "\
+# These fields are merged over the own configuration of each node, which keeps the
+# values of all others. Write the fields to change, such as maxPods: 120.
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
 ";
 
 /// Omits the content of ConfigMaps that may contain secrets. The pool is then paused, and its nodes keep their
@@ -83,23 +101,26 @@ pub fn starter_repository(fleet: &FleetName, namespace: Option<&NamespaceName>, 
     for pool in pools {
         let folder = format!("pools/{}", pool.group.name);
         files.insert(format!("{folder}/pool.yaml"), pool_file(pool));
-        if let Some(text) = kubelet_yaml(pool) {
-            files.insert(format!("{folder}/kubelet.yaml"), text);
+        let captured = captured_file(pool);
+        let (kubelet, own) = match &pool.runs {
+            CurrentConfig::Content(text) => (Some(text.clone()), None),
+            CurrentConfig::Local if pool.overlays => (Some(OVERLAY.to_owned()), captured),
+            CurrentConfig::Local => (captured, None),
+        };
+        for (name, text) in [("kubelet.yaml", kubelet), ("own.yaml", own)] {
+            if let Some(text) = text {
+                files.insert(format!("{folder}/{name}"), text);
+            }
         }
     }
     Repository { files }
 }
 
-fn kubelet_yaml(pool: &StarterPool) -> Option<String> {
-    match (&pool.runs, &pool.captured) {
-        (CurrentConfig::Content(text), _) => Some(text.clone()),
-        (CurrentConfig::Local, Some(common)) => {
-            let all = pool.group.nodes.len();
-            let from = format!("Configuration of {}, of {all} in the pool.", names(&common.nodes));
-            kubelet_file(common, &from)
-        }
-        (CurrentConfig::Local, None) => None,
-    }
+/// What captured nodes of a pool run on their local configuration.
+fn captured_file(pool: &StarterPool) -> Option<String> {
+    let common = pool.captured.as_ref()?;
+    let from = format!("Configuration of {}, of {} in the pool.", names(&common.nodes), pool.group.nodes.len());
+    kubelet_file(common, &from)
 }
 
 fn fleet_file(fleet: &FleetName, namespace: Option<&NamespaceName>) -> String {
@@ -126,6 +147,10 @@ fn pool_file(pool: &StarterPool) -> String {
 fn pool_text(pool: &StarterPool, reasons: &[String]) -> String {
     let mut spec = selector(&pool.group.selection);
     match &pool.runs {
+        CurrentConfig::Local if pool.overlays => {
+            spec.push_str(LOCAL_BENEATH);
+            spec.push_str(if pool.captured.is_some() { OWN } else { "" });
+        }
         CurrentConfig::Local => spec.push_str(LOCAL),
         CurrentConfig::Content(_) if pool.replaces => spec.push_str("  kubelet:\n    placement: replace\n"),
         CurrentConfig::Content(_) => {}
@@ -245,6 +270,7 @@ mod tests {
             group: Group { name: PoolName::new(name).unwrap(), selection, nodes },
             runs,
             pause_reasons,
+            overlays: name == "d",
             replaces: name == "replaced",
             captured: None,
         }
@@ -300,6 +326,7 @@ mod tests {
         let placements = ["a", "b", "replaced"].map(|name| by_name(name).placement);
         assert_eq!(placements, [None, None, Some(Placement::Replace)]);
         assert_eq!(repository.files["pools/a/kubelet.yaml"], content);
+        assert_eq!(repository.files["pools/d/kubelet.yaml"], OVERLAY, "no field of its own, whatever the nodes run");
     }
 
     #[test]

@@ -178,8 +178,12 @@ impl Args {
         let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
         let (runs, pause_reasons) = common_config(&nodes, observed);
         let is_replaced = |node: &&Node| node.source.is_some() && node.assigned_placement() == Placement::Replace;
-        let replaces = observed.default_placement() == Placement::Overlay && nodes.iter().any(is_replaced);
-        let mut pool = StarterPool { group: group.clone(), runs, pause_reasons, replaces, captured: None };
+        let has_agents = observed.default_placement() == Placement::Overlay;
+        // Before an installation, nodes that can only be configured by agents.
+        let needs_agent = |node: &&Node| node.kubelet_version.is_some_and(|version| !version.has_dynamic_config());
+        let overlays = has_agents || (!nodes.is_empty() && nodes.iter().all(needs_agent));
+        let replaces = has_agents && nodes.iter().any(is_replaced);
+        let mut pool = StarterPool { group: group.clone(), runs, pause_reasons, overlays, replaces, captured: None };
         if pool.runs == CurrentConfig::Local && self.capture > 0 {
             let mut local: Vec<Node> =
                 nodes.iter().filter(|node| node.source.is_none()).map(|node| (*node).clone()).collect();
@@ -194,7 +198,13 @@ impl Args {
                     remarks.push(remark);
                 }
             }
-            if taken.is_empty() {
+            if taken.is_empty() && overlays {
+                remarks.push(format!(
+                    "Pool {0} has no own.yaml, so its overlay is checked alone. Once its nodes answer, run: nodecfg \
+                     capture --pool {0} > pools/{0}/own.yaml, and name it in spec.kubelet.own",
+                    group.name
+                ));
+            } else if taken.is_empty() {
                 remarks.push(format!(
                     "Pool {0} has no kubelet.yaml. Once its nodes answer, run: nodecfg capture --pool {0} --write .",
                     group.name

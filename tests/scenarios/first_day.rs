@@ -97,7 +97,8 @@ async fn initial_repository_changes_nothing(start: ClusterSetup) {
     let cluster = start.kubeadm().pool("a", 3).node("lonely", &[]).up().await;
     let folder = started(&cluster, &[]).await;
     assert!(read(&folder, "pools/a/pool.yaml").contains("local: true"));
-    assert!(read(&folder, "pools/a/kubelet.yaml").contains("clusterDomain: cluster.local"));
+    let captured = if cluster.has_agents() { "own.yaml" } else { "kubelet.yaml" };
+    assert!(read(&folder, &format!("pools/a/{captured}")).contains("clusterDomain: cluster.local"));
     assert!(read(&folder, "pools/others/pool.yaml").contains("operator: DoesNotExist"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "nodecfg.yaml, pools, README.md and the schemas");
     offline(&cluster, &["validate", folder.to_str().unwrap()]).await.exits(0);
@@ -152,7 +153,9 @@ async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
     cluster.command(&["diff", folder.to_str().unwrap()]).await.exits(1).prints("2 nodes to assign");
     cluster.command(&["sync", folder.to_str().unwrap()]).await.exits(0).prints("2 converged");
     let now = cluster.command(&["capture", "a-1", "--drop-defaults"]).await.exits(0);
-    assert!(read(&folder, "pools/a/kubelet.yaml").ends_with(now.out.split_once('\n').unwrap().1), "{now}");
+    // The nodes run what they ran before: with agents, the overlay names no field yet.
+    let captured = if cluster.has_agents() { "own.yaml" } else { "kubelet.yaml" };
+    assert!(read(&folder, &format!("pools/a/{captured}")).ends_with(now.out.split_once('\n').unwrap().1), "{now}");
     cluster.down().await;
 }
 
@@ -176,7 +179,8 @@ async fn init_works_without_permission_for_configz(start: ClusterSetup) {
     let folder = cluster.home().join("started");
     let run_ = cluster.command(&["init", folder.to_str().unwrap()]).await.exits(0);
     assert_eq!(run_.lines_with("may not get nodes/proxy"), 1, "{run_}");
-    assert!(!folder.join("pools/a/kubelet.yaml").exists() && folder.join("pools/a/pool.yaml").exists());
+    let captured = if cluster.has_agents() { "own.yaml" } else { "kubelet.yaml" };
+    assert!(!folder.join("pools/a").join(captured).exists() && folder.join("pools/a/pool.yaml").exists());
     cluster.command(&["diff", folder.to_str().unwrap()]).await.exits(0);
     cluster.down().await;
 }
@@ -187,7 +191,7 @@ async fn init_works_before_installation(start: ClusterSetup) {
     cluster.command(&["init", folder.to_str().unwrap()]).await.exits(0).prints("nodecfg install");
     // A real API server does not reach the simulated kubelets.
     if cluster.is_sandbox() {
-        assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));
+        assert!(read(&folder, "pools/a/own.yaml").contains("cgroupDriver: systemd"));
     }
     cluster.down().await;
 }
