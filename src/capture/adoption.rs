@@ -235,7 +235,14 @@ mod tests {
             fleet: FleetName::new("default").unwrap(),
             namespace: None,
             label: None,
-            pools: vec![StarterPool { group, runs, pause_reasons: Vec::new(), overlays: false, replaces: false, captured: None }],
+            pools: vec![StarterPool {
+                group,
+                runs,
+                pause_reasons: Vec::new(),
+                overlays: false,
+                replaces: false,
+                captured: None,
+            }],
             remarks: Vec::new(),
         };
         let repository = adopt(&mut draft, &observed, &NamespaceName::new("kube-system").unwrap()).unwrap();

@@ -59,8 +59,8 @@ const LOCAL: &str = r"  kubelet:
 ";
 
 const LOCAL_BENEATH: &str = r"  kubelet:
-    # These nodes run their local configuration. To change a field, write it to
-    # kubelet.yaml, and remove this line.
+    # These nodes keep what they run. To change a field, write it to kubelet.yaml, and
+    # remove this line.
     local: true
 ";
 const OWN: &str = r"    # Their configuration, as far as it is known. nodecfg checks kubelet.yaml over it.

@@ -200,8 +200,8 @@ impl Args {
             }
             if taken.is_empty() && overlays {
                 remarks.push(format!(
-                    "Pool {0} has no own.yaml, so its overlay is checked alone. Once its nodes answer, run: nodecfg \
-                     capture --pool {0} > pools/{0}/own.yaml, and name it in spec.kubelet.own",
+                    "Pool {0} has no own.yaml, so its overlay is checked alone. Once its nodes answer, write the output of \
+                     `nodecfg capture --pool {0}` to pools/{0}/own.yaml, and name it in spec.kubelet.own.",
                     group.name
                 ));
             } else if taken.is_empty() {

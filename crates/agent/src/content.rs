@@ -8,7 +8,7 @@ use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
 use super::host::preflight::Unmet;
 use kubelet_config::document::{self, Document, Node};
-use kubelet_config::effective::{self, ConfigFile, EffectiveChange, Kubelet, ValueChange};
+use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::field_path::{self, Target};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
@@ -97,29 +97,26 @@ fn some_version_runs(document: &Document) -> bool {
     (OLDEST.0..=NEWEST.0).map(Minor).any(|minor| verdict::assess(document, minor).runs())
 }
 
-/// Conditions on the host for a kubelet of this version to start with a configuration and flags. Empty if its rules are
-/// unknown, or if it would refuse them.
+/// Conditions on the host that a configuration sets for a kubelet of this version. Empty if the rules of the version are
+/// unknown.
 #[must_use]
-pub fn host_conditions(text: &str, flags: &[String], kubelet: KubeletVersion) -> Vec<HostCondition> {
+pub fn host_conditions(text: &str, kubelet: KubeletVersion) -> Vec<HostCondition> {
     let minor = Some(Minor(kubelet.minor)).filter(|minor| kubelet.major == 1 && minor.is_known());
-    let config = Some(ConfigFile { path: REVIEWED, text });
-    let effective = minor.and_then(|minor| {
-        effective::effective(&Kubelet { minor, config, config_dir: None, drop_in_alpha: true, flags }).ok()
-    });
-    effective.map(|effective| effective.host_conditions).unwrap_or_default()
+    let conditions = |(document, minor): (Document, Minor)| verdict::assess(&document, minor).host_conditions;
+    read(text).ok().zip(minor).map(conditions).unwrap_or_default()
 }
 
 /// Refusal of a configuration on a host that does not meet its conditions. Those that the reviewed text does not have by
-/// itself are from the node's own files, which only the node's administrators may read.
+/// itself depend on the node's own files, which only the node's administrators may read.
 #[must_use]
 pub fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletVersion) -> String {
-    let public = host_conditions(reviewed, &[], kubelet);
+    let public = host_conditions(reviewed, kubelet);
     let reasons = unmet.iter().map(|(condition, unmet)| {
         let HostCondition { field, need, .. } = condition;
         if public.iter().any(|public| public.field == *field && public.need == *need) {
             format!("{field}: {unmet}")
         } else {
-            format!("{field}: this host lacks what the node's own configuration needs")
+            format!("{field}: this host lacks what the value needs together with the node's own configuration")
         }
     });
     truncate(&join(&reasons.collect::<Vec<_>>()))

@@ -33,6 +33,9 @@ use nodecfg_contract::observed::KubeletVersion;
 /// Shortest wait, so that a wake time in the past does not cause an endless loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
+/// Wait before a host is asked again whether it lacks something.
+const SECOND_LOOK: Duration = Duration::from_secs(5);
+
 /// Options of the driver.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -168,8 +171,7 @@ struct FetchResult {
     result: Result<Download, FetchError>,
     node: Option<NodeHealth>,
     kubelet: Option<KubeletVersion>,
-    /// Flags of the running kubelet; empty if unknown.
-    flags: Vec<String>,
+    process: Result<KubeletProcess, ProcessProblem>,
 }
 
 struct Driver<'a, D, H> {
@@ -210,8 +212,10 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
     fn handle_result(&mut self, answer: EffectResult) {
         match answer {
             EffectResult::Fetched(fetch) => {
-                let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet, &fetch.flags);
-                self.under_way.push(Box::pin(preflight(self.host, fetch, conditions)));
+                let process = fetch.process.clone();
+                let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet, process);
+                let clock = self.options.clock.clone();
+                self.under_way.push(Box::pin(preflight(self.host, clock, fetch, conditions)));
             }
             EffectResult::Preflighted(FetchResult { result, node, kubelet, .. }, unmet) => {
                 let outcome = self.runtime.handle_fetch(result, node, kubelet, &unmet, self.options.clock.now());
@@ -393,19 +397,29 @@ async fn kubelet_version<H: Host>(host: &H, client: &AgentClient) -> Option<Kube
 async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> EffectResult {
     let (result, node, kubelet, process) =
         tokio::join!(client.config_map(&source), client.node_health(), kubelet_version(host, &client), host.process());
-    let flags = process.map(|process| process.arguments).unwrap_or_default();
     let name = format!("{}/{}", source.namespace, source.name);
     match &result {
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
-    EffectResult::Fetched(FetchResult { result, node, kubelet, flags })
+    EffectResult::Fetched(FetchResult { result, node, kubelet, process })
 }
 
-/// Asks the host whether it meets the conditions of a download.
-async fn preflight<H: Host>(host: &H, fetch: FetchResult, conditions: Vec<HostCondition>) -> EffectResult {
+/// Asks the host whether it meets the conditions of a download. What it lacks, it must lack twice: another program may be
+/// replacing a file or restarting.
+async fn preflight<H: Host>(
+    host: &H,
+    clock: ScaledClock,
+    fetch: FetchResult,
+    conditions: Vec<HostCondition>,
+) -> EffectResult {
     let needs: Vec<HostNeed> = conditions.iter().filter_map(|condition| condition.need.clone()).collect();
-    let answers = if needs.is_empty() { Vec::new() } else { host.unmet(&needs).await };
+    let mut answers = if needs.is_empty() { Vec::new() } else { host.unmet(&needs).await };
+    if answers.iter().any(Option::is_some) {
+        clock.sleep(SECOND_LOOK).await;
+        let again = host.unmet(&needs).await;
+        answers = answers.into_iter().zip(again).map(|(first, again)| first.and(again)).collect();
+    }
     let asked = conditions.into_iter().filter(|condition| condition.need.is_some());
     let unmet = asked.zip(answers).filter_map(|(condition, unmet)| Some((condition, unmet?))).collect();
     EffectResult::Preflighted(fetch, unmet)

@@ -21,6 +21,7 @@ use super::events::{
 };
 use super::host::preflight::Unmet;
 use super::host::problem::HealthzError;
+use super::host::process::{KubeletProcess, ProcessProblem};
 use super::host::{Healthz, RestartError};
 use super::ledger::{Configuration, Ledger, Phase};
 use super::machine::{self, MachineState};
@@ -134,13 +135,13 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// What the host must have for the kubelet to start with a download. Empty if that is not known, or if the kubelet runs
-    /// the download already. `kubelet`: version installed now, if known. `flags`: those of the running kubelet.
+    /// the download already. `kubelet`: version installed now, if known. `process`: the running kubelet.
     #[must_use]
     pub fn host_conditions(
         &self,
         result: &Result<Download, FetchError>,
         kubelet: Option<KubeletVersion>,
-        flags: &[String],
+        process: Result<KubeletProcess, ProcessProblem>,
     ) -> Vec<HostCondition> {
         let (Ok(download), Some(kubelet)) = (result, kubelet.or(self.kubelet)) else { return Vec::new() };
         let placement = self.state.wanted_placement();
@@ -152,15 +153,28 @@ impl<D: Disk> AgentRuntime<D> {
             return Vec::new();
         };
         let from = self.effective(self.state.ledger.active()).unwrap_or_default();
-        let set_aside = content::state_files(&from, &to);
-        let present = content::host_conditions(&from, flags, kubelet);
-        let is_asked = |condition: &HostCondition| match &condition.need {
-            Some(HostNeed::StateFile { file, .. }) => !set_aside.contains(file),
-            // The kubelet runs with it, so the machine has it, whatever it looks like from here. A file can vanish.
-            Some(need) => need.can_vanish() || present.iter().all(|present| present.need.as_ref() != Some(need)),
-            None => false,
+        let present = content::host_conditions(&from, kubelet);
+        let mut set_aside = content::state_files(&from, &to);
+        set_aside.extend(self.placer.found_text(&self.disk).iter().flat_map(|found| content::state_files(found, &to)));
+        let has_other_root =
+            process.as_ref().is_ok_and(|process| process.arguments.iter().any(|flag| flag.starts_with("--root-dir")));
+        let above = self.fields_above(process);
+        let is_asked = |condition: &HostCondition| {
+            let Some(need) = &condition.need else { return false };
+            let is_present = present.iter().any(|present| present.need.as_ref() == Some(need));
+            let is_set_above = above.iter().flatten().any(|field| {
+                let (one, other) = (field.as_str(), condition.field.as_str());
+                one.starts_with(other) || other.starts_with(one)
+            });
+            match need {
+                HostNeed::StateFile { file, .. } if has_other_root || set_aside.contains(file) => false,
+                _ if is_set_above => false,
+                // The kubelet runs with it, so the machine has it, whatever it looks like from here. A file can vanish, but
+                // which one the kubelet reads is certain only if all that sets values is known.
+                need => !is_present || (need.can_vanish() && above.is_some()),
+            }
         };
-        content::host_conditions(&to, flags, kubelet).into_iter().filter(is_asked).collect()
+        content::host_conditions(&to, kubelet).into_iter().filter(is_asked).collect()
     }
 
     /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered. `kubelet`:

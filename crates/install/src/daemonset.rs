@@ -1,7 +1,7 @@
 //! DaemonSet of the agents. A pod has two containers. `agent` has credentials for the API server and no privileges.
-//! `host-step` is privileged and has no credentials. Over a socket, it accepts only five requests: restart the kubelet
-//! and set its state files aside meanwhile, delete these files, report the kubelet's version, its exits and last error, and
-//! its command line.
+//! `host-step` is privileged and has no credentials. Over a socket, it accepts only six requests: restart the kubelet
+//! and set its state files aside meanwhile, delete these files, report the kubelet's version, its exits and last error,
+//! its command line, and what the host lacks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -10,8 +10,9 @@ use crate::host::step::StepListener;
 /// Restart the kubelet on behalf of an agent without privileges on the host.
 ///
 /// Listens on a Unix socket for requests of `nodecfg-agent --host-step SOCKET`: restart the kubelet, remove its state
-/// files in between, and report its version, exits and last error. Runs only the commands of its own flags, takes no command, path or
-/// configuration from the socket, and needs no credentials for the API server.
+/// files in between, report its version, exits, last error and command line, and report what the host lacks of the files and
+/// resources that a configuration names. Runs only the commands of its own flags, takes no command from the socket, returns no
+/// content of a file, and needs no credentials for the API server.
 ///
 /// Every process of the same user (mode 0600) may restart the kubelet. Put it into a folder that only the two
 /// containers share.

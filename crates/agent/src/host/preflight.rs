@@ -25,8 +25,21 @@ const MAX_NEEDS: usize = 64;
 const MAX_FILE: u64 = 1024 * 1024;
 /// Maximum number of links in a path, as Linux has it (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
-/// File systems in which no program can create a folder: proc and sysfs (`linux/magic.h`).
-const VIRTUAL: [u64; 2] = [0x9fa0, 0x6265_6572];
+/// File systems of the kernel, in which no program creates a folder, and where reading a file may have effects: proc, sysfs,
+/// debugfs, tracefs, securityfs, configfs, bpf, efivarfs, pstore, cgroup and cgroup2 (`linux/magic.h`).
+const OF_KERNEL: [u64; 11] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0xcafe_4a11,
+    0xde5e_81e4,
+    0x6165_676c,
+    0x0027_e0eb,
+    0x6367_7270,
+];
 /// Hierarchies of cgroup v1 in which the kubelet creates its groups.
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "cpuset", "memory", "pids"];
 
@@ -112,7 +125,9 @@ pub enum Unmet {
     #[error("this host has {0} NUMA nodes")]
     ManyNumaNodes(u64),
     /// A state file of another policy.
-    #[error("{file} on this host is of another policy: drain the node, and delete the file while the kubelet is stopped")]
+    #[error(
+        "{file} on this host is of another policy: drain the node, and delete the file while the kubelet is stopped"
+    )]
     OtherState {
         /// The file.
         file: StateFile,
@@ -187,19 +202,19 @@ impl HostView {
             HostNeed::CgroupV2 => Ok((!self.has_cgroup_v2()?).then_some(Unmet::CgroupV1)),
             HostNeed::Systemd => Ok((!self.exists("/run/systemd/system")?).then_some(Unmet::NoSystemd)),
             HostNeed::SwapOff => {
-                let swaps = self.read_proc("swaps")?;
+                let swaps = self.read_text("/proc/swaps")?;
                 Ok(swaps.lines().skip(1).any(|line| !line.trim().is_empty()).then_some(Unmet::Swap))
             }
             HostNeed::Cpus(wanted) => {
                 let online = self.read_text("/sys/devices/system/cpu/online")?;
                 let has = ranges(&online).ok_or(ErrorKind::InvalidData)?;
-                let is_online =
-                    |(first, last): &(u64, u64)| has.iter().any(|(from, to)| from <= first && last <= to);
+                let is_online = |(first, last): &(u64, u64)| has.iter().any(|(from, to)| from <= first && last <= to);
                 Ok((!wanted.iter().all(is_online)).then(|| Unmet::Cpus(online.trim().to_owned())))
             }
             HostNeed::CpuMillis(needed) => {
                 // More than the kubelet may count, so that no configuration is refused that would run.
-                let present = ranges(&self.read_text("/sys/devices/system/cpu/present")?).ok_or(ErrorKind::InvalidData)?;
+                let present =
+                    ranges(&self.read_text("/sys/devices/system/cpu/present")?).ok_or(ErrorKind::InvalidData)?;
                 let has = present.iter().fold(0_u64, |sum, (first, last)| {
                     sum.saturating_add(last.saturating_sub(*first).saturating_add(1))
                 });
@@ -286,13 +301,15 @@ impl HostView {
         if !file_type(&found)?.is_file() {
             return Ok(Err(Unmet::NotFile(path.to_owned())));
         }
-        // Opens what was looked at, also if another entry has its path now.
-        read_all(&Path::new("/proc/self/fd").join(found.as_raw_fd().to_string())).map(Ok)
+        if is_of_kernel(&found)? {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        read_found(&found).map(Ok)
     }
 
+    /// Text of a file of the kernel that this program names itself.
     fn read_text(&self, path: &str) -> io::Result<String> {
-        let content = self.read(path)?.map_err(|_| ErrorKind::NotFound)?;
-        String::from_utf8(content).map_err(|_| ErrorKind::InvalidData.into())
+        String::from_utf8(read_found(&self.find(path)?)?).map_err(|_| ErrorKind::InvalidData.into())
     }
 
     /// A file of the kernel that is the same for all processes.
@@ -305,7 +322,8 @@ impl HostView {
             Ok(content) => content,
             Err(unmet) => return Ok(Err(unmet)),
         };
-        let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&content).filter_map(Result::ok).collect();
+        let found: Vec<CertificateDer<'static>> =
+            CertificateDer::pem_slice_iter(&content).filter_map(Result::ok).collect();
         Ok(if found.is_empty() { Err(Unmet::NoCertificate(path.to_owned())) } else { Ok(found) })
     }
 
@@ -345,9 +363,8 @@ impl HostView {
         if existing == Path::new(path) {
             return Ok((!is_folder).then(|| Unmet::NotFolder(path.to_owned())));
         }
-        let kind = u64::try_from(rustix::fs::fstatfs(&found)?.f_type).unwrap_or_default();
         let is_read_only = rustix::fs::fstatvfs(&found)?.f_flag.contains(StatVfsMountFlags::RDONLY);
-        let is_creatable = is_folder && !is_read_only && !VIRTUAL.contains(&kind);
+        let is_creatable = is_folder && !is_read_only && !is_of_kernel(&found)?;
         Ok((!is_creatable).then(|| Unmet::NotCreatable(path.to_owned())))
     }
 
@@ -388,7 +405,7 @@ impl HostView {
                 }
             }
         }
-        for path in paths {
+        for path in paths.iter().filter(|path| path.split('/').all(|name| name != "..")) {
             let mut is_everywhere = true;
             for hierarchy in &hierarchies {
                 is_everywhere &= self.exists(&format!("{hierarchy}/{path}"))?;
@@ -402,7 +419,7 @@ impl HostView {
 
     /// Memory of the host, and what is kept of it, in bytes.
     fn kept(&self, kept: &KeptMemory) -> io::Result<(u64, u64)> {
-        let text = self.read_proc("meminfo")?;
+        let text = self.read_text("/proc/meminfo")?;
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
         let kilobytes: u64 = line.and_then(|number| number.trim().parse().ok()).ok_or(ErrorKind::InvalidData)?;
         let has = kilobytes.checked_mul(1024).ok_or(ErrorKind::InvalidData)?;
@@ -433,8 +450,8 @@ impl HostView {
 
     fn address(&self, text: &str) -> io::Result<Option<Unmet>> {
         let missing = || Some(Unmet::NoAddress(text.to_owned()));
-        match text.parse::<IpAddr>().map_err(|_| ErrorKind::InvalidInput)? {
-            address if address.is_loopback() => Ok(None),
+        match text.parse::<IpAddr>().map_err(|_| ErrorKind::InvalidInput)?.to_canonical() {
+            address if address.is_loopback() || address.is_unspecified() => Ok(None),
             IpAddr::V4(address) => {
                 if self.read_proc("sys/net/ipv4/ip_nonlocal_bind").is_ok_and(|on| on.trim() == "1") {
                     return Ok(None);
@@ -445,9 +462,16 @@ impl HostView {
                     let shift = 32_u32.saturating_sub(*bits);
                     network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
                 });
-                if local.is_empty() { Err(ErrorKind::InvalidData.into()) } else { Ok((!is_local).then(missing).flatten()) }
+                if local.is_empty() {
+                    Err(ErrorKind::InvalidData.into())
+                } else {
+                    Ok((!is_local).then(missing).flatten())
+                }
             }
             IpAddr::V6(address) => {
+                if self.read_proc("sys/net/ipv6/ip_nonlocal_bind").is_ok_and(|on| on.trim() == "1") {
+                    return Ok(None);
+                }
                 let list = text_of(&self.process.join("net/if_inet6"))?;
                 let wanted = format!("{:032x}", address.to_bits());
                 Ok((!list.lines().any(|line| line.starts_with(&wanted))).then(missing).flatten())
@@ -456,6 +480,10 @@ impl HostView {
     }
 
     fn port(&self, address: &str, port: u16) -> io::Result<Option<Unmet>> {
+        if !self.is_kubelet {
+            // A program of another name may be the kubelet, and listen there.
+            return Err(ErrorKind::NotFound.into());
+        }
         let IpAddr::V4(address) = address.parse::<IpAddr>().map_err(|_| ErrorKind::InvalidInput)? else {
             // A listener for IPv4 conflicts or does not, depending on options of both sockets.
             return Ok(None);
@@ -464,7 +492,9 @@ impl HostView {
         let mut sockets = BTreeSet::new();
         for line in listeners.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let (Some(local), Some(state), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else { continue };
+            let (Some(local), Some(state), Some(inode)) = (fields.get(1), fields.get(3), fields.get(9)) else {
+                continue;
+            };
             let Some((ip, at)) = local.split_once(':') else { continue };
             let ip = u32::from_str_radix(ip, 16).map_err(|_| ErrorKind::InvalidData)?;
             let ip = std::net::Ipv4Addr::from(ip.to_le_bytes());
@@ -474,7 +504,7 @@ impl HostView {
                 sockets.insert(format!("socket:[{inode}]"));
             }
         }
-        if self.is_kubelet && !sockets.is_empty() {
+        if !sockets.is_empty() {
             for entry in std::fs::read_dir(self.process.join("fd"))? {
                 // The kubelet closes files at any moment.
                 if let Some(target) = std::fs::read_link(entry?.path()).ok().as_deref().and_then(Path::to_str) {
@@ -491,8 +521,19 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
+fn is_of_kernel(found: &OwnedFd) -> io::Result<bool> {
+    // A number of 32 bits, which some architectures have as a negative one.
+    let kind = u64::from(u32::try_from(rustix::fs::fstatfs(found)?.f_type & 0xffff_ffff).unwrap_or_default());
+    Ok(OF_KERNEL.contains(&kind))
+}
+
 fn file_type(found: &OwnedFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(found)?.st_mode))
+}
+
+/// Reads what was found, also if another entry has its path now.
+fn read_found(found: &OwnedFd) -> io::Result<Vec<u8>> {
+    read_all(&Path::new("/proc/self/fd").join(found.as_raw_fd().to_string()))
 }
 
 /// Reads a file. What is cut off could be what is looked for, so a file above the limit is an error.

@@ -27,8 +27,8 @@ impl TestHost {
         host.put("/sys/devices/system/cpu/present", "0-1\n");
         host.put("/sys/devices/system/node/online", "0\n");
         host.put("/etc/kubernetes/not-pem", "not a certificate\n");
-        host.put_proc("meminfo", "MemTotal:       24684092 kB\nMemFree:        1 kB\n");
-        host.put_proc("swaps", "Filename Type Size Used Priority\n");
+        host.put("/proc/meminfo", "MemTotal:       24684092 kB\nMemFree:        1 kB\n");
+        host.put("/proc/swaps", "Filename Type Size Used Priority\n");
         host.put_proc("stat", "cpu 1 2\nbtime 1000\n");
         for pid in ["self", "7"] {
             host.put_proc(&format!("{pid}/comm"), "kubelet\n");
@@ -175,9 +175,13 @@ fn files_are_looked_up_below_the_root_of_the_kubelet() {
     for unknown in ["etc/nope", "/etc/loop", "/etc/huge", "/etc/\0"] {
         assert_eq!(certificates(unknown), "", "{unknown}");
     }
-    let pair = |key: &str| {
-        host.says(HostNeed::KeyPair { certificate: "/etc/ca.crt".to_owned(), key: format!("/etc/{key}") })
-    };
+    // A file of the kernel: reading it may have effects.
+    let real = HostView::new(&host.proc(), Path::new("/var/lib/kubelet"), None)
+        .map(|view| HostView { root: PathBuf::from("/"), ..view });
+    let need = [HostNeed::Certificates("/proc/version".to_owned())];
+    assert_eq!(real.expect("one kubelet").unmet(&need), [None]);
+    let pair =
+        |key: &str| host.says(HostNeed::KeyPair { certificate: "/etc/ca.crt".to_owned(), key: format!("/etc/{key}") });
     assert_eq!(pair("tls.key"), "");
     assert_eq!(pair("other.key"), "/etc/other.key is not the private key of /etc/ca.crt on this host");
     assert_eq!(pair("ca.crt"), "/etc/ca.crt has no PEM private key on this host");
@@ -219,6 +223,7 @@ fn cgroups_have_the_names_of_either_driver() {
     assert_eq!(cgroup(&["n2", "n2.slice"]), "");
     assert_eq!(cgroup(&["nope", "nope.slice"]), "this host has no cgroup /nope");
     assert_eq!(host.says(HostNeed::CgroupV2), "this host has cgroup v1");
+    assert_eq!(cgroup(&["../../../etc"]), "this host has no cgroup /../../../etc", "whatever is there");
     fs::remove_dir(host.at("/sys/fs/cgroup/pids/n2")).expect("removed");
     assert_eq!(cgroup(&["n2"]), "this host has no cgroup /n2", "the kubelet wants it in every hierarchy");
     host.put("/sys/fs/cgroup/cgroup.controllers", "cpu\n");
@@ -252,14 +257,14 @@ fn machine_has_cpus_memory_and_numa_nodes() {
     host.put("/sys/devices/system/node/online", "0-8\n");
     assert_eq!(host.says(HostNeed::NumaNodesAtMost(8)), "this host has 9 NUMA nodes");
     assert_eq!(host.says(HostNeed::SwapOff), "");
-    host.put_proc("swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
+    host.put("/proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
     assert_eq!(host.says(HostNeed::SwapOff), "swap is on on this host");
     assert_eq!(host.says(HostNeed::Systemd), "systemd does not run on this host");
     host.make_folder("/run/systemd/system");
     assert_eq!(host.says(HostNeed::Systemd), "");
     for broken in ["", "x", "0-"] {
         host.put("/sys/devices/system/cpu/online", broken);
-        host.put_proc("meminfo", broken);
+        host.put("/proc/meminfo", broken);
         let needs = [HostNeed::Cpus(vec![(9, 9)]), HostNeed::Memory(kept(u64::MAX, None))];
         assert_eq!(needs.map(|need| host.unmet(need)), [None, None], "unknown: {broken:?}");
     }
@@ -282,7 +287,7 @@ fn state_files_are_of_the_policy() {
 fn addresses_and_ports_are_those_of_the_kubelet() {
     let host = TestHost::new();
     let address = |text: &str| host.says(HostNeed::Address(text.to_owned()));
-    for good in ["127.0.0.9", "::1", "10.0.0.5", "192.168.8.77", "fd00::a"] {
+    for good in ["127.0.0.9", "::1", "::0", "::ffff:10.0.0.5", "10.0.0.5", "192.168.8.77", "fd00::a"] {
         assert_eq!(address(good), "", "{good}");
     }
     for bad in ["203.0.113.9", "10.0.0.6", "10.0.0.255", "fd00::b"] {
@@ -296,6 +301,11 @@ fn addresses_and_ports_are_those_of_the_kubelet() {
     assert_eq!(port("10.0.0.5", 13500), "another program listens on port 13500 of this host");
     assert_eq!(port("0.0.0.0", 10001), "", "the kubelet's own");
     assert_eq!(port("0.0.0.0", 10002), "", "a connection, and no listener");
+    fs::write(host.proc().join("7/comm"), "k3s-server\n").expect("written");
+    symlink(host.root(), host.proc().join("1")).expect("linked");
+    let view = HostView::new(&host.proc(), Path::new("/var/lib/kubelet"), Some(&host.root())).expect("a view");
+    assert_eq!(view.unmet(&[HostNeed::Port { address: "0.0.0.0".to_owned(), port: 13500 }]), [None], "whose port?");
+    fs::write(host.proc().join("7/comm"), "kubelet\n").expect("written");
     fs::remove_file(host.proc().join("7/fd/3")).expect("removed");
     assert_eq!(port("0.0.0.0", 10001), "another program listens on port 10001 of this host");
     assert_eq!(port("10.0.0.5", 10001), "", "that program listens on another address");
@@ -304,9 +314,8 @@ fn addresses_and_ports_are_those_of_the_kubelet() {
 #[test]
 fn view_of_the_kubelet_is_known_or_nothing_is() {
     let host = TestHost::new();
-    let view = |own_root: Option<PathBuf>| {
-        HostView::new(&host.proc(), Path::new("/var/lib/kubelet"), own_root.as_deref())
-    };
+    let view =
+        |own_root: Option<PathBuf>| HostView::new(&host.proc(), Path::new("/var/lib/kubelet"), own_root.as_deref());
     assert_eq!(view(None).map(|view| view.root), Some(host.proc().join("7/root")));
     // A process that may not look into the kubelet's, in a pod and on the host.
     fs::remove_file(host.proc().join("7/root")).expect("removed");

@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::command::CommandLine;
 use super::preflight::{HostView, Unmet};
 use super::problem::{CommandError, FileOperation, HealthzError, OsError, RestartProblem};
@@ -22,6 +24,9 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit of the checks of this host.
 const PREFLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One check of this host at a time.
+static PREFLIGHT: Semaphore = Semaphore::const_new(1);
 
 /// Time limit of each command of a service report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +135,10 @@ impl Actions {
     /// system without its server.
     pub async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
         let (root, host_root, needs) = (self.root.clone(), self.host_root.clone(), needs.to_vec());
+        // A check that hangs must not be joined by others.
+        let Ok(permit) = PREFLIGHT.try_acquire() else { return Vec::new() };
         let checked = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             HostView::new(Path::new(process::PROC), &root, host_root.as_deref()).map(|view| view.unmet(&needs))
         });
         match tokio::time::timeout(PREFLIGHT_TIMEOUT, checked).await {

@@ -176,7 +176,16 @@ impl MachineState {
         match result {
             Err(error) => self.sync_failed(SyncProblem::of(error), builder.now),
             Ok(fetched) if !self.is_wanted(fetched) => {}
-            Ok(fetched) if self.is_same(fetched) => self.synced(builder.now),
+            Ok(fetched) if self.is_same(fetched) => {
+                // Another reason may have taken the place of the first.
+                if let Some(failure) =
+                    self.ledger.agent_state.failure.as_mut().filter(|failure| is_check_failure(failure))
+                    && let Some(now) = check_failure(&fetched.config_check)
+                {
+                    *failure = now;
+                }
+                self.synced(builder.now);
+            }
             Ok(_) if self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
             Ok(fetched) => {
                 self.volatile.sync.under_way = UnderWay::Checkpointing(fetched.clone());

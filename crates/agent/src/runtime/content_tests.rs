@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, CONFIG, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, Way, content_hash, text};
+use super::harness::{
+    Action, Behaviour, CONFIG, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, Way, content_hash, text,
+};
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::host::problem::{CommandError, RestartProblem};
@@ -234,11 +236,12 @@ fn state_file_contradicts_another_default_set_of_cpus() {
 
 /// Needs of a download of this text, with a placement, on a node whose kubelet runs `a`.
 fn needs(sim: &RuntimeHarness, text: &str) -> Vec<HostCondition> {
-    needs_with(sim, text, &[])
+    let paths = [format!("--config={CONFIG}")];
+    needs_with(sim, text, Ok(KubeletProcess { arguments: paths.to_vec(), started: i64::MAX }))
 }
 
-/// As [`needs`], with flags of the running kubelet.
-fn needs_with(sim: &RuntimeHarness, text: &str, flags: &[String]) -> Vec<HostCondition> {
+/// As [`needs`], with this running kubelet.
+fn needs_with(sim: &RuntimeHarness, text: &str, process: Result<KubeletProcess, ProcessProblem>) -> Vec<HostCondition> {
     let mut agent = sim.open_agent();
     let kubelet = KubeletVersion::parse("v1.36.2");
     agent.start(kubelet, now());
@@ -249,7 +252,7 @@ fn needs_with(sim: &RuntimeHarness, text: &str, flags: &[String]) -> Vec<HostCon
     config.spec.content_hash = Some(content_hash(text));
     config.spec.placement = Some(sim.way.placement());
     agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
-    agent.host_conditions(&Ok(download), kubelet, flags)
+    agent.host_conditions(&Ok(download), kubelet, process)
 }
 
 fn fields(conditions: &[HostCondition]) -> Vec<&str> {
@@ -259,19 +262,21 @@ fn fields(conditions: &[HostCondition]) -> Vec<&str> {
 #[test]
 fn asks_the_host_for_what_a_download_needs() {
     let sim = node_on("a", Behaviour::Good);
-    let text = format!("{HEAD}failCgroupV1: false\ntlsCertFile: /t.crt\ntlsPrivateKeyFile: /t.key\nreadOnlyPort: 10255\n");
+    let text =
+        format!("{HEAD}failCgroupV1: false\ntlsCertFile: /t.crt\ntlsPrivateKeyFile: /t.key\nreadOnlyPort: 10255\n");
     assert_eq!(fields(&needs(&sim, &text)), ["tlsCertFile", "readOnlyPort"]);
-    let flags = ["--tls-cert-file=/flag.crt".to_owned()];
-    let pair = HostNeed::KeyPair { certificate: "/flag.crt".to_owned(), key: "/t.key".to_owned() };
-    assert_eq!(needs_with(&sim, &text, &flags)[0].need, Some(pair), "a flag replaces the value of the file");
+    let arguments = [format!("--config={CONFIG}"), "--tls-cert-file=/flag.crt".to_owned()].to_vec();
+    let process = Ok(KubeletProcess { arguments, started: i64::MAX });
+    assert_eq!(fields(&needs_with(&sim, &text, process)), ["readOnlyPort"], "a flag replaces the value of the file");
     // The agent sets the state file of the other policy aside while the kubelet is stopped.
     let policy = format!("{HEAD}failCgroupV1: false\ncpuManagerPolicy: static\nreservedSystemCPUs: '0'\n");
     assert_eq!(fields(&needs(&sim, &policy)), ["reservedSystemCPUs"]);
     assert_eq!(fields(&needs(&sim, &policy.replace("static", "none"))), ["reservedSystemCPUs", "cpuManagerPolicy"]);
     // Another content than the one that was reviewed is refused without a look at the host.
+    let unknown = Err(ProcessProblem::NotRunning);
     let mut agent = sim.open_agent();
     agent.start(KubeletVersion::parse("v1.36.2"), now());
-    assert_eq!(agent.host_conditions(&Ok(download("x", &text)), KubeletVersion::parse("v1.36.2"), &[]), []);
+    assert_eq!(agent.host_conditions(&Ok(download("x", &text)), KubeletVersion::parse("v1.36.2"), unknown), []);
 }
 
 #[test]
@@ -284,6 +289,8 @@ fn what_the_kubelet_runs_with_is_not_asked() {
     assert_eq!(fields(&needs(&sim, &reviewed)), ["podLogsDir"]);
     let other = format!("{reviewed}readOnlyPort: 10256\n");
     assert_eq!(fields(&needs(&sim, &other)), ["podLogsDir", "readOnlyPort"]);
+    // Without the command line, it is unknown which folder the kubelet has.
+    assert_eq!(fields(&needs_with(&sim, &other, Err(ProcessProblem::NotRunning))), ["readOnlyPort"]);
 }
 
 #[test]
@@ -291,13 +298,13 @@ fn refusal_names_only_what_was_reviewed() {
     let kubelet = KubeletVersion::parse("v1.36.2").unwrap();
     let reviewed = format!("{HEAD}failCgroupV1: false\nauthentication: {{x509: {{clientCAFile: /ca}}}}\n");
     let whole = format!("{reviewed}tlsCertFile: /hunter2\ntlsPrivateKeyFile: /key\n");
-    let conditions = content::host_conditions(&whole, &[], kubelet);
+    let conditions = content::host_conditions(&whole, kubelet);
     let unmet: Vec<_> =
         conditions.into_iter().map(|condition| (condition, Unmet::Missing("/hunter2".to_owned()))).collect();
     let message = content::unmet(&unmet, &reviewed, kubelet);
     assert_eq!(
         message,
         "authentication.x509.clientCAFile: /hunter2 does not exist on this host; \
-         tlsCertFile: this host lacks what the node's own configuration needs"
+         tlsCertFile: this host lacks what the value needs together with the node's own configuration"
     );
 }

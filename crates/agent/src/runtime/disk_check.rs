@@ -111,6 +111,13 @@ impl<D: Disk> AgentRuntime<D> {
         Some(Comparison { effective: EffectiveStatus { beneath, beneath_more, ..effective }, unproven })
     }
 
+    /// Fields that flags and later files of the kubelet set. `None` if they are not all known.
+    pub(super) fn fields_above(&self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Vec<String>> {
+        let Comparison { effective, unproven } = self.compared(process)?;
+        let are_known = unproven.is_none() && effective.above_more == 0;
+        are_known.then(|| effective.above.into_iter().map(|value| value.field).collect())
+    }
+
     /// Compares the values of a configuration with those that the kubelet runs.
     fn prove(
         &self,

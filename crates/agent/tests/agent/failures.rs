@@ -63,7 +63,8 @@ async fn never_places_what_the_host_lacks_as_drop_in(env: TestEnv) {
 async fn never_places_on_a_host_without_the_file(env: &TestEnv, arguments: &str) {
     let _agent = env.start_agent_with(arguments);
     let file = env.host.path("ca.crt");
-    let text = format!("{}authentication: {{x509: {{clientCAFile: {}}}}}\n", env.host.configuration(50), file.display());
+    let text =
+        format!("{}authentication: {{x509: {{clientCAFile: {}}}}}\n", env.host.configuration(50), file.display());
     env.create_immutable_config_map("lacking", &text);
     env.assign(Some("lacking")).await;
     env.wait_for_status("lacking/-/- failed to validate config, see Kubelet log for details").await;

@@ -69,12 +69,11 @@ impl HostNeed {
     #[must_use]
     pub fn can_vanish(&self) -> bool {
         match self {
-            Self::Certificates(_)
-            | Self::KeyPair { .. }
-            | Self::Folder(_)
-            | Self::Socket(_)
-            | Self::StateFile { .. } => true,
-            Self::Cgroup(_)
+            Self::Certificates(_) | Self::KeyPair { .. } | Self::Folder(_) => true,
+            // A runtime removes its socket while it restarts, and a running kubelet writes its state files.
+            Self::Socket(_)
+            | Self::StateFile { .. }
+            | Self::Cgroup(_)
             | Self::CgroupV2
             | Self::Systemd
             | Self::SwapOff

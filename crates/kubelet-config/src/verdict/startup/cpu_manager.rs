@@ -101,7 +101,7 @@ pub(crate) fn static_policy(config: &Config<'_>) -> &'static str {
 }
 
 /// Reports whether the kubelet creates a CPU manager.
-fn is_on(config: &Config<'_>) -> bool {
+pub(super) fn is_on(config: &Config<'_>) -> bool {
     config.minor() > LAST_OPTIONAL || config.gate("CPUManager")
 }
 

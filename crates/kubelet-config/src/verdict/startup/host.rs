@@ -136,7 +136,7 @@ fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, St
 }
 
 fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
-    if cpu_manager::is_static(config) || config.given("cpuManagerPolicy").is_some() {
+    if cpu_manager::is_on(config) && config.given("cpuManagerPolicy").is_some() {
         let message = "remove a cpu_manager_state of another policy from the node first";
         add("cpuManagerPolicy", state_file(config, StateFile::CpuManagerState), message.to_owned());
         if cpu_manager::is_static(config)
@@ -171,7 +171,8 @@ fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, Stri
              systemReserved and the hard eviction threshold, which depends on the node's memory"
         );
         let sum = u64::try_from(reserved_memory.rounded_up()).ok();
-        let need = sum.zip(memory_manager::kept_memory(config)).map(|(sum, kept)| HostNeed::ReservedMemory { sum, kept });
+        let need =
+            sum.zip(memory_manager::kept_memory(config)).map(|(sum, kept)| HostNeed::ReservedMemory { sum, kept });
         add(path, need, message);
     }
     if path == "reservedMemory" {

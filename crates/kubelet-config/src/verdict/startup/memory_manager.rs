@@ -11,9 +11,9 @@ use crate::document::Node;
 use crate::quantity::{self, Quantity, Reading};
 use crate::strconv;
 use crate::verdict::config::whole;
-use crate::verdict::{Config, KeptMemory};
 use crate::verdict::refusals::Check;
 use crate::verdict::rules::choices::one_of;
+use crate::verdict::{Config, KeptMemory};
 
 /// The last minor in which the manager could be switched off.
 const LAST_OPTIONAL: Minor = Minor(31);
