@@ -34,6 +34,8 @@ struct BlockingKubelet {
     unreachable_requests: AtomicUsize,
     /// Number of probes that find the kubelet healthy before others find it unhealthy. `None`: all of them.
     healthy_probes: Option<AtomicUsize>,
+    /// Number of looks at which the host lacks what a configuration needs.
+    lacking_looks: AtomicUsize,
     /// Times from which the kubelet's errors were requested.
     errors_since: Mutex<Vec<Timestamp>>,
     errors_requested: Notify,
@@ -65,6 +67,11 @@ impl Host for BlockingKubelet {
 
     async fn healthz(&self, _: &Healthz) -> Result<(), HealthzError> {
         if self.healthy_probes.as_ref().is_none_or(counted_down) { Ok(()) } else { Err(HealthzError::refused()) }
+    }
+
+    async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+        let lacks = counted_down(&self.lacking_looks);
+        needs.iter().map(|_| lacks.then(|| Unmet::Missing("/ca.crt".to_owned()))).collect()
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {
@@ -237,6 +244,27 @@ async fn once_does_not_activate_refused_configuration() {
     assert_eq!(error, "failed to validate config, see Kubelet log for details");
     assert!(message.is_some_and(|message| message.contains("maxPods")));
     assert!(!host.restarted.load(Ordering::Relaxed), "not restarted");
+}
+
+/// Another program may be replacing a file at the first look.
+#[tokio::test]
+async fn host_must_lack_something_twice() {
+    let text = format!("{LOCAL}authentication: {{x509: {{clientCAFile: /ca.crt}}}}\n");
+    for (looks, refuses) in [(1, false), (2, true)] {
+        let (_api, client, disk) = cluster_and_disk(&text);
+        let host = BlockingKubelet { lacking_looks: AtomicUsize::new(looks), ..BlockingKubelet::default() };
+        host.release.notify_one();
+        let limit = Duration::from_secs(60);
+        let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
+        assert_eq!(host.restarted.load(Ordering::Relaxed), !refuses, "{looks}");
+        match pass {
+            Pass::Failed { message, .. } if refuses => {
+                let reason = "authentication.x509.clientCAFile: /ca.crt does not exist on this host";
+                assert_eq!(message.as_deref(), Some(reason));
+            }
+            pass => assert!(pass == Pass::Settled && !refuses, "{pass:?}"),
+        }
+    }
 }
 
 /// The kubelet reports an error between the request of its restart and the failure of the command.

@@ -1,7 +1,7 @@
 //! Scenarios of results that arrive after spec has changed, and of ConfigMaps that another kubelet version refuses.
 
 use super::scenarios::{VALIDATE, names, not_valid, recreate, sim_with_good_assigned};
-use super::sim_harness::{at, node_config, source};
+use super::sim_harness::{SimHarness, at, node_config, source};
 use super::{MachineState, step};
 use crate::events::{ConfigCheck, Download, Effect, Event, Fetched};
 use crate::ledger::Phase;
@@ -143,6 +143,22 @@ fn recreated_configmap_ends_an_earlier_refusal() {
     recreate(&mut sim, "new", Some("sha256:1"));
     sim.run_for(4_400.0);
     assert_eq!((sim.reported(), sim.error().as_str()), (["new"; 3].map(str::to_owned), ""));
+}
+
+/// The host may lack two things, and people have provided the first.
+#[test]
+fn reports_the_newest_reason_of_a_refusal() {
+    let mut sim = sim_with_good_assigned();
+    sim.put_config_map("new", "1", not_valid());
+    sim.assign(Some(source("new")));
+    sim.run_for(60.0);
+    let reason = |sim: &SimHarness| sim.status().conditions.iter().map(|one| one.message.clone()).collect::<String>();
+    assert!(reason(&sim).contains("maxPods must not be -5"), "{}", reason(&sim));
+    let message = "/ca.key does not exist on this host".to_owned();
+    sim.put_config_map("new", "1", ConfigCheck::NotValid { message, kubelet: None });
+    sim.run_for(4_400.0);
+    assert!(reason(&sim).contains("/ca.key does not exist"), "{}", reason(&sim));
+    assert_eq!(names(&sim.activations), ["good"]);
 }
 
 /// Only a download compares the assignment with what the kubelet runs.
