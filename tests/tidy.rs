@@ -730,7 +730,7 @@ fn documented_commands_and_options_exist() {
 }
 
 /// Options of other programs that documents name alone, with their program.
-const OPTIONS_OF_OTHERS: [(&str, &str); 12] = [
+const OPTIONS_OF_OTHERS: [(&str, &str); 16] = [
     ("--annotate-nodes", "kured"),
     ("--collector.textfile.directory", "node_exporter"),
     ("--config-dir", "kubelet"),
@@ -739,7 +739,11 @@ const OPTIONS_OF_OTHERS: [(&str, &str); 12] = [
     ("--dynamic-config-dir", "kubelet up to 1.23"),
     ("--feature-gates", "kubelet"),
     ("--from-file", "kubectl create secret"),
+    ("--hostname-override", "kubelet"),
+    ("--kube-reserved", "kubelet"),
     ("--mode", "talosctl"),
+    ("--node-ip", "kubelet"),
+    ("--seccomp-default", "kubelet"),
     ("--since", "journalctl"),
     ("--textmode", "gpg"),
     ("--vmodule", "kubelet"),
