@@ -296,8 +296,10 @@ fn what_the_kubelet_runs_with_is_not_asked() {
 #[test]
 fn refusal_names_only_what_was_reviewed() {
     let kubelet = KubeletVersion::parse("v1.36.2").unwrap();
-    let reviewed = format!("{HEAD}failCgroupV1: false\nauthentication: {{x509: {{clientCAFile: /ca}}}}\n");
-    let whole = format!("{reviewed}tlsCertFile: /hunter2\ntlsPrivateKeyFile: /key\n");
+    let reviewed = format!(
+        "{HEAD}failCgroupV1: false\nauthentication: {{x509: {{clientCAFile: /ca}}}}\nkubeReserved: {{memory: 1Gi}}\n"
+    );
+    let whole = format!("{reviewed}tlsCertFile: /hunter2\ntlsPrivateKeyFile: /key\nsystemReserved: {{memory: 7Gi}}\n");
     let conditions = content::host_conditions(&whole, kubelet);
     let unmet: Vec<_> =
         conditions.into_iter().map(|condition| (condition, Unmet::Missing("/hunter2".to_owned()))).collect();
@@ -305,6 +307,8 @@ fn refusal_names_only_what_was_reviewed() {
     assert_eq!(
         message,
         "authentication.x509.clientCAFile: /hunter2 does not exist on this host; \
-         tlsCertFile: this host lacks what the value needs together with the node's own configuration"
+         tlsCertFile: this host lacks what the value needs together with the node's own configuration; \
+         kubeReserved: this host lacks what the value needs together with the node's own configuration",
+        "the sum tells the node's own reservation"
     );
 }
