@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
 use super::host::preflight::Unmet;
+use super::proof;
 use kubelet_config::document::{self, Document, Node};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::field_path::{self, Target};
@@ -101,9 +102,8 @@ fn some_version_runs(document: &Document) -> bool {
 /// unknown.
 #[must_use]
 pub fn host_conditions(text: &str, kubelet: KubeletVersion) -> Vec<HostCondition> {
-    let minor = Some(Minor(kubelet.minor)).filter(|minor| kubelet.major == 1 && minor.is_known());
     let conditions = |(document, minor): (Document, Minor)| verdict::assess(&document, minor).host_conditions;
-    read(text).ok().zip(minor).map(conditions).unwrap_or_default()
+    read(text).ok().zip(proof::version(Some(kubelet)).ok()).map(conditions).unwrap_or_default()
 }
 
 /// Refusal of a configuration on a host that does not meet its conditions. Those that the reviewed text does not have by

@@ -148,8 +148,8 @@ pub async fn once<D: Disk, H: Host>(
 
 /// Result of an effect.
 enum EffectResult {
-    /// Result of a download, before the host was asked whether it meets its conditions.
-    Fetched(FetchResult),
+    /// Result of a download and the running kubelet, before the host was asked whether it meets the conditions.
+    Fetched(FetchResult, Result<KubeletProcess, ProcessProblem>),
     /// Result of a download, and the conditions that the host does not meet.
     Preflighted(FetchResult, Vec<(HostCondition, Unmet)>),
     /// Restart of the kubelet, and its last error if that failed.
@@ -171,7 +171,6 @@ struct FetchResult {
     result: Result<Download, FetchError>,
     node: Option<NodeHealth>,
     kubelet: Option<KubeletVersion>,
-    process: Result<KubeletProcess, ProcessProblem>,
 }
 
 struct Driver<'a, D, H> {
@@ -211,13 +210,12 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
 
     fn handle_result(&mut self, answer: EffectResult) {
         match answer {
-            EffectResult::Fetched(fetch) => {
-                let process = fetch.process.clone();
+            EffectResult::Fetched(fetch, process) => {
                 let conditions = self.runtime.host_conditions(&fetch.result, fetch.kubelet, process);
                 let clock = self.options.clock.clone();
                 self.under_way.push(Box::pin(preflight(self.host, clock, fetch, conditions)));
             }
-            EffectResult::Preflighted(FetchResult { result, node, kubelet, .. }, unmet) => {
+            EffectResult::Preflighted(FetchResult { result, node, kubelet }, unmet) => {
                 let outcome = self.runtime.handle_fetch(result, node, kubelet, &unmet, self.options.clock.now());
                 self.carry_out(outcome);
             }
@@ -402,10 +400,10 @@ async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) 
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
-    EffectResult::Fetched(FetchResult { result, node, kubelet, process })
+    EffectResult::Fetched(FetchResult { result, node, kubelet }, process)
 }
 
-/// Asks the host whether it meets the conditions of a download. What it lacks, it must lack twice: another program may be
+/// Asks the host whether it meets the conditions of a download, which all have a need. What it lacks, it must lack twice: another program may be
 /// replacing a file or restarting.
 async fn preflight<H: Host>(
     host: &H,
@@ -420,8 +418,8 @@ async fn preflight<H: Host>(
         let again = host.unmet(&needs).await;
         answers = answers.into_iter().zip(again).map(|(first, again)| first.and(again)).collect();
     }
-    let asked = conditions.into_iter().filter(|condition| condition.need.is_some());
-    let unmet = asked.zip(answers).filter_map(|(condition, unmet)| Some((condition, unmet?))).collect();
+    let unmet =
+        conditions.into_iter().zip(answers).filter_map(|(condition, unmet)| Some((condition, unmet?))).collect();
     EffectResult::Preflighted(fetch, unmet)
 }
 

@@ -135,7 +135,7 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// What the host must have for the kubelet to start with a download. Empty if that is not known, or if the kubelet runs
-    /// the download already. `kubelet`: version installed now, if known. `process`: the running kubelet.
+    /// the download already. Each condition has a need. `kubelet`: version installed now, if known. `process`: the running kubelet.
     #[must_use]
     pub fn host_conditions(
         &self,
@@ -146,8 +146,8 @@ impl<D: Disk> AgentRuntime<D> {
         let (Ok(download), Some(kubelet)) = (result, kubelet.or(self.kubelet)) else { return Vec::new() };
         let placement = self.state.wanted_placement();
         let Ok(hash) = self.verify(download) else { return Vec::new() };
-        let verified = Download { content_hash: Some(hash.to_string()), ..download.clone() };
-        let text = download.payload.get(config_key(&download.source)).filter(|_| !self.runs(&verified, placement));
+        let runs = self.runs(Some(&hash.to_string()), placement);
+        let text = download.payload.get(config_key(&download.source)).filter(|_| !runs);
         let reviewed = text.map(|text| Reviewed { text, placement });
         let Some(Ok(to)) = reviewed.map(|reviewed| self.placer.effective(&self.disk, Some(reviewed))) else {
             return Vec::new();
@@ -203,7 +203,7 @@ impl<D: Disk> AgentRuntime<D> {
             }
             let reviewed = download.payload.get(key).map(|text| Reviewed { text, placement });
             // A refused configuration is never activated, and the refusal is the better report.
-            if config_check == ConfigCheck::Accepted && !self.runs(&download, placement) {
+            if config_check == ConfigCheck::Accepted && !self.runs(download.content_hash.as_deref(), placement) {
                 self.check_disruption(reviewed).map_err(FetchError::NeedsDrain)?;
             }
             let is_same_text = self.is_text_of_active(reviewed);
@@ -221,12 +221,12 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Reports whether the kubelet runs this content with this placement. Its checkpoint may be damaged.
-    fn runs(&self, download: &Download, placement: Placement) -> bool {
+    fn runs(&self, content_hash: Option<&str>, placement: Placement) -> bool {
         let ledger = &self.state.ledger;
         let is_active = ledger.assigned.is_some() && ledger.assignment() == ledger.active();
         is_active
             && ledger.agent_state.active_placement == Some(placement)
-            && ledger.agent_state.content_hash == download.content_hash
+            && ledger.agent_state.content_hash.as_deref() == content_hash
     }
 
     /// Reports whether the kubelet's configuration has the same text with this content as with the active one.

@@ -243,14 +243,23 @@ impl HostView {
         }
     }
 
-    /// Finds a path as the kubelet would: links lead to where they lead in the kubelet's root folder.
-    fn find(&self, path: &str) -> io::Result<OwnedFd> {
+    /// Finds a path in the kubelet's root folder. `None` if it is missing, or a folder on the way to it.
+    fn find(&self, path: &str) -> io::Result<Option<OwnedFd>> {
+        match self.walk(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a path as the kubelet would: links lead to where they lead in the kubelet's root folder.
+    fn walk(&self, path: &str) -> io::Result<OwnedFd> {
         let found = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if !path.starts_with('/') {
             return Err(ErrorKind::InvalidInput.into());
         }
         let root = rustix::fs::open(&self.root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        // The folders on the way, so that `..` cannot leave the root folder, whoever moves folders meanwhile.
+        // The folders on the way, so that `..` cannot leave the root folder while another program moves folders.
         let (mut way, mut here) = (Vec::new(), root);
         let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
         let mut links = 0_u32;
@@ -284,20 +293,12 @@ impl HostView {
     }
 
     fn exists(&self, path: &str) -> io::Result<bool> {
-        match self.find(path) {
-            Ok(_) => Ok(true),
-            Err(error) if is_missing(&error) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(self.find(path)?.is_some())
     }
 
     /// Content of a regular file.
     fn read(&self, path: &str) -> io::Result<Result<Vec<u8>, Unmet>> {
-        let found = match self.find(path) {
-            Ok(found) => found,
-            Err(error) if is_missing(&error) => return Ok(Err(Unmet::Missing(path.to_owned()))),
-            Err(error) => return Err(error),
-        };
+        let Some(found) = self.find(path)? else { return Ok(Err(Unmet::Missing(path.to_owned()))) };
         if !file_type(&found)?.is_file() {
             return Ok(Err(Unmet::NotFile(path.to_owned())));
         }
@@ -309,7 +310,7 @@ impl HostView {
 
     /// Text of a file of the kernel that this program names itself.
     fn read_text(&self, path: &str) -> io::Result<String> {
-        String::from_utf8(read_found(&self.find(path)?)?).map_err(|_| ErrorKind::InvalidData.into())
+        String::from_utf8(read_found(&self.walk(path)?)?).map_err(|_| ErrorKind::InvalidData.into())
     }
 
     /// A file of the kernel that is the same for all processes.
@@ -349,7 +350,7 @@ impl HostView {
     fn folder(&self, path: &str) -> io::Result<Option<Unmet>> {
         let mut existing = Path::new(path);
         let found = loop {
-            match self.find(existing.to_str().unwrap_or("/")) {
+            match self.walk(existing.to_str().unwrap_or("/")) {
                 Ok(found) => break found,
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -370,14 +371,8 @@ impl HostView {
 
     /// Whether a program listens there now is not asked: a runtime may be restarting.
     fn socket(&self, path: &str) -> io::Result<Option<Unmet>> {
-        match self.find(path) {
-            Ok(found) => {
-                let is_socket = file_type(&found)?.is_socket();
-                Ok((!is_socket).then(|| Unmet::NotSocket(path.to_owned())))
-            }
-            Err(error) if is_missing(&error) => Ok(Some(Unmet::Missing(path.to_owned()))),
-            Err(error) => Err(error),
-        }
+        let Some(found) = self.find(path)? else { return Ok(Some(Unmet::Missing(path.to_owned()))) };
+        Ok((!file_type(&found)?.is_socket()).then(|| Unmet::NotSocket(path.to_owned())))
     }
 
     fn has_cgroup_v2(&self) -> io::Result<bool> {
@@ -514,11 +509,6 @@ impl HostView {
         }
         Ok((!sockets.is_empty()).then_some(Unmet::PortInUse(port)))
     }
-}
-
-/// The path, or a folder on the way to it, is missing.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 fn is_of_kernel(found: &OwnedFd) -> io::Result<bool> {

@@ -112,17 +112,8 @@ fn decides_as_real_kubelets_did() {
         let start: Value = serde_json::from_str(line).expect("JSON");
         let id = start["id"].as_str().expect("a name");
         let minor = Minor::parse(start["kubelet"].as_str().expect("a version")).expect("a minor");
-        let mut whole = json!({
-            "apiVersion": kubelet_config::API_VERSION,
-            "kind": kubelet_config::KIND,
-            "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false}},
-            "authorization": {"mode": "AlwaysAllow"},
-            "cgroupDriver": "cgroupfs",
-            "cgroupRoot": "/n2",
-            "failSwapOn": false,
-            "port": 13000,
-            "healthzPort": 13001,
-        });
+        let mut whole: Value =
+            serde_json::from_str(include_str!("../../../../tests/data/startup-base.json")).expect("JSON");
         let fields = whole.as_object_mut().expect("an object");
         if minor == Minor(36) {
             fields.insert("failCgroupV1".to_owned(), json!(false));

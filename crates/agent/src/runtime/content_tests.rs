@@ -285,7 +285,7 @@ fn what_the_kubelet_runs_with_is_not_asked() {
     let sim = RuntimeHarness::new(Way::Overlay, &[]);
     sim.disk.put(Path::new(CONFIG), own.as_bytes(), 0o644);
     let reviewed = format!("{HEAD}maxPods: 60\n");
-    // A restart needs the folder, whoever has named it.
+    // A restart needs the folder, also if only the node's own file names it.
     assert_eq!(fields(&needs(&sim, &reviewed)), ["podLogsDir"]);
     let other = format!("{reviewed}readOnlyPort: 10256\n");
     assert_eq!(fields(&needs(&sim, &other)), ["podLogsDir", "readOnlyPort"]);

@@ -39,17 +39,7 @@ fn starts() -> impl Iterator<Item = Start> {
 
 /// Returns the configuration that the kubelet had.
 fn document(start: &Start) -> Document {
-    let mut whole = json!({
-        "apiVersion": crate::API_VERSION,
-        "kind": crate::KIND,
-        "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false}},
-        "authorization": {"mode": "AlwaysAllow"},
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": "/n2",
-        "failSwapOn": false,
-        "port": 13000,
-        "healthzPort": 13001,
-    });
+    let mut whole: Json = serde_json::from_str(include_str!("../../../../../tests/data/startup-base.json")).unwrap();
     let fields = whole.as_object_mut().unwrap();
     if start.minor == Minor(36) {
         fields.insert("failCgroupV1".to_owned(), json!(false));
