@@ -105,14 +105,12 @@ pub fn running_config(kubeletconfig: Map<String, Json>, minor: Option<Minor>) ->
 /// purpose.
 fn restore_omitted(configuration: &mut Map<String, Json>, minor: Option<Minor>) {
     without_empty_structs(configuration, "");
-    for name in children("") {
-        let emptied = child("", name).is_some_and(|field| {
-            has_nonempty_default(field, minor.unwrap_or(NEWEST)) && !configuration.contains_key(name)
-        });
-        if emptied {
+    for field in children("") {
+        let name = field.name();
+        if has_nonempty_default(field, minor.unwrap_or(NEWEST)) && !configuration.contains_key(name) {
             let is_list = items(name).is_some();
             let nothing = if is_list { Json::Array(Vec::new()) } else { Json::Object(Map::new()) };
-            configuration.insert(name.clone(), nothing);
+            configuration.insert(name.to_owned(), nothing);
         }
     }
     configuration.insert("apiVersion".to_owned(), API_VERSION.into());

@@ -1,6 +1,9 @@
 //! The defaults of one kubelet version, filled into a configuration (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
 //! Two configurations with equal results are the same to the kubelet.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value as Json};
 
 use super::Minor;
@@ -59,7 +62,7 @@ impl Defaults<'_> {
             merge_eviction(&mut whole, minor);
         }
         let has_eviction = whole.get(EVICTION).is_some_and(|value| !value.is_null());
-        fill(&mut whole, "", minor);
+        fill_root(&mut whole, minor);
         if !self.eviction && !has_eviction {
             whole.remove(EVICTION);
         }
@@ -102,39 +105,57 @@ fn merge_eviction(whole: &mut Map<String, Json>, minor: Minor) {
     }
 }
 
-fn fill(map: &mut Map<String, Json>, parent: &str, minor: Minor) {
-    for name in children(parent) {
-        let Some(field) = child(parent, name).filter(|field| field.is_known_to(minor)) else { continue };
-        let given = map.remove(name).filter(|value| !value.is_null());
-        let value = if is_struct(field) {
-            struct_of(field, given, minor)
-        } else {
-            value_of(field, given.map(|value| written(value, field, minor)), minor)
-        };
-        if let Some(value) = value {
-            map.insert(name.clone(), value);
+/// The defaults of all fields by version, computed once: a configuration sets few of the fields.
+static OF_UNSET: LazyLock<BTreeMap<Minor, Map<String, Json>>> = LazyLock::new(|| {
+    let filled = |minor| {
+        let mut map = Map::new();
+        fill(&mut map, "", |field, given| value_of(field, given, minor), minor);
+        (minor, map)
+    };
+    Minor::all().map(filled).collect()
+});
+
+/// Fills in the fields of the whole configuration.
+fn fill_root(map: &mut Map<String, Json>, minor: Minor) {
+    let of_unset = OF_UNSET.get(&minor);
+    let value = |field: &Field, given: Option<Json>| match (given, of_unset) {
+        (None, Some(defaults)) => defaults.get(field.name()).cloned(),
+        (given, _) => value_of(field, given, minor),
+    };
+    fill(map, "", value, minor);
+}
+
+/// Fills in the fields of an object with what `value` returns for a field and its given value.
+fn fill(map: &mut Map<String, Json>, parent: &str, value: impl Fn(&Field, Option<Json>) -> Option<Json>, minor: Minor) {
+    for field in children(parent).iter().filter(|field| field.is_known_to(minor)) {
+        let given = map.remove(field.name()).filter(|value| !value.is_null());
+        if let Some(value) = value(field, given) {
+            map.insert(field.name().to_owned(), value);
         }
     }
+}
+
+/// The value of a field in effect.
+fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
+    if is_struct(field) {
+        return struct_of(field, given, minor);
+    }
+    leaf_of(field, given.map(|value| written(value, field, minor)), minor)
 }
 
 /// Fills in an object with declared fields. A Go pointer stays unset.
 fn struct_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
-    match given {
-        None if field.keeps_zero(minor) => None,
-        None => {
-            let mut map = Map::new();
-            fill(&mut map, &field.path, minor);
-            Some(Json::Object(map))
-        }
-        Some(Json::Object(mut map)) => {
-            fill(&mut map, &field.path, minor);
-            Some(Json::Object(map))
-        }
-        other => other,
-    }
+    let mut map = match given {
+        None if field.keeps_zero(minor) => return None,
+        None => Map::new(),
+        Some(Json::Object(map)) => map,
+        other => return other,
+    };
+    fill(&mut map, &field.path, |field, given| value_of(field, given, minor), minor);
+    Some(Json::Object(map))
 }
 
-fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
+fn leaf_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
     let default = field.default.at(minor).filter(|value| !value.is_null()).cloned();
     let default = default.map(|value| written(value, field, minor));
     match given {

@@ -87,17 +87,12 @@ pub fn plain(path: &str) -> String {
 }
 
 fn not_found(name: &str, parent: &str) -> NotFound {
-    let children = fields::children(parent).iter().map(String::as_str);
+    let children = fields::children(parent).iter().map(|field| field.name());
     let beside = nearest(name, children)
         .map(|near| if parent.is_empty() { near.to_owned() } else { format!("{}.{near}", plain(parent)) });
     let elsewhere = || {
-        let mut named = fields::all().filter(|field| {
-            field
-                .path
-                .rsplit('.')
-                .next()
-                .is_some_and(|last| last.eq_ignore_ascii_case(name) && !last.ends_with([']', '}']))
-        });
+        let mut named = fields::all()
+            .filter(|field| field.name().eq_ignore_ascii_case(name) && !field.name().ends_with([']', '}']));
         named.next().map(|field| plain(&field.path))
     };
     let anywhere = || {

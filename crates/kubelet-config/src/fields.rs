@@ -18,7 +18,22 @@ pub use super::minor::Minor;
 use super::table::{self, Spans};
 
 static TEXT: &str = include_str!("../data/fields.csv");
-static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
+static FIELDS: LazyLock<BTreeMap<String, Field>> = LazyLock::new(|| {
+    let fields = table::rows(TEXT).filter_map(|cells| field(&cells));
+    fields.map(|field| (field.path.clone(), field)).collect()
+});
+
+/// The fields of each object in the order of the table, by the object's path. The path of the root is empty.
+static CHILDREN: LazyLock<BTreeMap<&str, Vec<&Field>>> = LazyLock::new(|| {
+    let mut children: BTreeMap<&str, Vec<&Field>> = BTreeMap::new();
+    for field in table::rows(TEXT).filter_map(|cells| lookup(cells.first()?)) {
+        let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
+        if !name.ends_with([']', '}']) {
+            children.entry(parent).or_default().push(field);
+        }
+    }
+    children
+});
 
 /// The types that the kubelet's decoder accepts for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,6 +130,12 @@ impl FieldType {
 }
 
 impl Field {
+    /// Returns the field's own name: the last part of its path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
     /// Returns the largest whole number of the field's Go type; the decoder refuses larger ones.
     #[must_use]
     pub fn max_value(&self) -> i64 {
@@ -170,16 +191,10 @@ impl Field {
     }
 }
 
-struct Table {
-    fields: BTreeMap<String, Field>,
-    /// Names of the fields of each object, by the object's path. The path of the root is empty.
-    children: BTreeMap<String, Vec<String>>,
-}
-
 /// Returns the field at a path of the table.
 #[must_use]
 pub fn lookup(path: &str) -> Option<&'static Field> {
-    TABLE.fields.get(path)
+    FIELDS.get(path)
 }
 
 /// Returns the field `key` of the object at `parent` (`""` for the root), or the values' field of a map with free
@@ -202,29 +217,15 @@ pub fn items(parent: &str) -> Option<&'static Field> {
     lookup(&format!("{parent}[]"))
 }
 
-/// Returns the field names of the object at `parent` (`""` for the root), in the order of the table.
+/// Returns the fields of the object at `parent` (`""` for the root), in the order of the table.
 #[must_use]
-pub fn children(parent: &str) -> &'static [String] {
-    TABLE.children.get(parent).map_or(&[], Vec::as_slice)
+pub fn children(parent: &str) -> &'static [&'static Field] {
+    CHILDREN.get(parent).map_or(&[], Vec::as_slice)
 }
 
 /// Returns every field, ordered by path.
 pub fn all() -> impl Iterator<Item = &'static Field> {
-    TABLE.fields.values()
-}
-
-impl Table {
-    fn read() -> Self {
-        let mut table = Self { fields: BTreeMap::new(), children: BTreeMap::new() };
-        for field in table::rows(TEXT).filter_map(|cells| field(&cells)) {
-            let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
-            if !name.ends_with([']', '}']) {
-                table.children.entry(parent.to_owned()).or_default().push(name.to_owned());
-            }
-            table.fields.insert(field.path.clone(), field);
-        }
-        table
-    }
+    FIELDS.values()
 }
 
 fn field(cells: &[String]) -> Option<Field> {
@@ -333,7 +334,7 @@ mod tests {
                 assert_eq!(types(parent), Some(vec![FieldType::Object]), "{path}");
             } else if let Some((parent, name)) = path.rsplit_once('.') {
                 assert_eq!(types(parent), Some(vec![FieldType::Object]), "{path}");
-                assert!(children(parent).iter().any(|child| child == name));
+                assert!(children(parent).iter().any(|child| child.name() == name));
             }
             if field.any_types() == [FieldType::Array] {
                 assert!(items(path).is_some(), "{path} has items");

@@ -53,8 +53,8 @@ impl Schema {
 
 /// Returns the fields of the object at a path that this version has.
 fn properties(parent: &str, minor: Minor) -> Json {
-    let named = fields::children(parent).iter().filter_map(|name| Some((name, fields::child(parent, name)?)));
-    named.filter(|(_, field)| field.is_known_to(minor)).map(|(name, field)| (name.clone(), of(field, minor))).collect()
+    let known = fields::children(parent).iter().filter(|field| field.is_known_to(minor));
+    known.map(|field| (field.name().to_owned(), of(field, minor))).collect()
 }
 
 fn of(field: &Field, minor: Minor) -> Json {
@@ -164,10 +164,8 @@ fn object(schema: Schema, field: &Field, minor: Minor) -> Schema {
         return schema.with("properties", gates(minor)).with("additionalProperties", false);
     }
     let Some(values) = fields::child(&field.path, "any key") else {
-        let required: Vec<&String> = fields::children(&field.path)
-            .iter()
-            .filter(|name| fields::child(&field.path, name).is_some_and(is_required))
-            .collect();
+        let children = fields::children(&field.path).iter().filter(|field| is_required(field));
+        let required: Vec<&str> = children.map(|field| field.name()).collect();
         let schema = schema.with("properties", properties(&field.path, minor)).with("additionalProperties", false);
         return if required.is_empty() { schema } else { schema.with("required", json!(required)) };
     };

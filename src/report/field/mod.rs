@@ -394,10 +394,9 @@ fn inner_fields(path: &str, minor: Minor, recursive: bool) -> Vec<InnerField> {
     let object = if path.is_empty() { path } else { fields::items(path).map_or(path, |items| items.path.as_str()) };
     fields::children(object)
         .iter()
-        .filter_map(|name| Some((name, fields::child(object, name)?)))
-        .filter(|(_, field)| field.is_known_to(minor))
-        .map(|(name, field)| InnerField {
-            name: name.clone(),
+        .filter(|field| field.is_known_to(minor))
+        .map(|field| InnerField {
+            name: field.name().to_owned(),
             kind: type_of(field, minor),
             description: field.description.clone(),
             deprecated: field.is_deprecated_in(minor),

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
-use crate::document::{Document, FieldChange, changes as written_changes};
+use super::traced::{default_place, tree};
+use crate::document::{Document, FieldChange, Syntax, changes as written_changes};
 use crate::filled_in::remove_filled_in;
 use crate::{Minor, defaults, duration, gates};
 
@@ -49,18 +50,19 @@ pub fn changes(old: &Document, new: &Document, minors: &BTreeSet<Option<Minor>>)
     let minors = if minors.is_empty() { &unknown } else { minors };
     let sides: Vec<(BTreeMap<String, String>, BTreeMap<String, String>)> = minors
         .iter()
-        .map(|minor| match minor.and_then(|minor| with_defaults(old, new, minor)) {
+        .map(|minor| match minor.and_then(|minor| changed_with_defaults(old, new, minor)) {
             Some((old, new)) => (leaves(&old), leaves(&new)),
             None => (leaves(old), leaves(new)),
         })
         .collect();
-    let (old_written, new_written) = (leaves(old), leaves(new));
+    let written = leaves(old);
     let mut merged: BTreeMap<String, FieldChange> =
         written_changes(Some(old), Some(new)).into_iter().map(|change| (change.path.clone(), change)).collect();
     for path in sides.iter().flat_map(|(old, new)| old.keys().chain(new.keys())) {
         if !merged.contains_key(path) && sides.iter().any(|(old, new)| old.get(path) != new.get(path)) {
-            let (old, new) = (old_written.get(path).cloned(), new_written.get(path).cloned());
-            merged.insert(path.clone(), FieldChange { path: path.clone(), old, new, place: None });
+            let same = written.get(path).cloned();
+            let change = FieldChange { path: path.clone(), old: same.clone(), new: same, place: None };
+            merged.insert(path.clone(), change);
         }
     }
     let change = |(path, change): (String, FieldChange)| {
@@ -105,17 +107,25 @@ fn leaves(document: &Document) -> BTreeMap<String, String> {
     written_changes(None, Some(document)).into_iter().filter_map(leaf).collect()
 }
 
-/// Both configurations with all defaults of a version. `None` if one of them is no mapping.
-fn with_defaults(old: &Document, new: &Document, minor: Minor) -> Option<(Document, Document)> {
-    let in_effect = |document: &Document| {
-        let Json::Object(mut map) = document.root.to_json() else { return None };
-        remove_filled_in(&mut map);
-        Some(defaults::with_defaults(&map, minor))
+/// The fields of both configurations that differ, as written or with the defaults of a version, with these defaults.
+/// `None` if a configuration is no mapping.
+fn changed_with_defaults(old: &Document, new: &Document, minor: Minor) -> Option<(Document, Document)> {
+    let in_effect = |mut written: Map<String, Json>| {
+        remove_filled_in(&mut written);
+        defaults::with_defaults(&written, minor)
     };
-    let (mut old, mut new) = (in_effect(old)?, in_effect(new)?);
+    let (Json::Object(old_written), Json::Object(new_written)) = (old.root.to_json(), new.root.to_json()) else {
+        return None;
+    };
+    let (mut old, mut new) = (in_effect(old_written.clone()), in_effect(new_written.clone()));
     fill_gates(&mut old, &mut new, minor);
-    let document = |map| Document::parse("configuration", &Json::Object(map).to_string()).document;
-    Some((document(old)?, document(new)?))
+    let is_alike =
+        |field: &&String| old.get(*field) == new.get(*field) && old_written.get(*field) == new_written.get(*field);
+    let alike: BTreeSet<String> = old.keys().filter(is_alike).cloned().collect();
+    old.retain(|field, _| !alike.contains(field));
+    new.retain(|field, _| !alike.contains(field));
+    let document = |map| Document { root: tree(&Json::Object(map), &default_place()), syntax: Syntax::Json };
+    Some((document(old), document(new)))
 }
 
 /// Sets each gate that only one of the configurations sets to its default in the other.

@@ -111,10 +111,10 @@ fn printed(node: &Node, field: &Field) -> Json {
 /// The object of a list. Fields without `omitempty` are printed with their zero value.
 fn printed_item(node: &Node, field: &Field) -> Map<String, Json> {
     let mut out = Map::new();
-    for name in children(&field.path) {
-        let Some(field) = child(&field.path, name) else { continue };
+    for field in children(&field.path) {
         let is_shown = SHOWN_WITH_ZERO.contains(&field.path.as_str());
-        let value = node.get(name).map(|value| printed(value, field)).filter(|value| is_shown || !is_zero(value));
+        let value =
+            node.get(field.name()).map(|value| printed(value, field)).filter(|value| is_shown || !is_zero(value));
         let types = field.any_types();
         let zero = || match types.first() {
             Some(FieldType::String) => json!(""),
@@ -122,7 +122,7 @@ fn printed_item(node: &Node, field: &Field) -> Map<String, Json> {
             _ => Json::Null,
         };
         if let Some(value) = value.or_else(|| is_shown.then(zero)) {
-            out.insert(name.clone(), value);
+            out.insert(field.name().to_owned(), value);
         }
     }
     out

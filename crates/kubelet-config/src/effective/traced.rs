@@ -109,7 +109,8 @@ fn field_of(parent: &str, key: &str, names: Names) -> Option<(String, &'static F
         name => name.to_owned(),
     };
     let children = fields::children(parent);
-    children.iter().find(|name| crate::verdict::folds_to(key, &internal(name))).and_then(|name| exact(name))
+    let folds = |field: &&&Field| crate::verdict::folds_to(key, &internal(field.name()));
+    children.iter().find(folds).map(|field| (field.name().to_owned(), *field))
 }
 
 /// Returns the configuration with all defaults of a version. `of_flags` has the gates of the command line, which
@@ -242,11 +243,10 @@ pub(super) fn set(root: &mut Node, path: &str, value: Node) {
 
 /// Writes out that a list or map is empty where its absence means a default.
 pub(super) fn explicit(mut root: Node, minor: Minor) -> Node {
-    for name in fields::children("") {
-        let Some(field) = child("", name).filter(|field| has_nonempty_default(field, minor)) else { continue };
-        if root.get(name).is_none() {
+    for field in fields::children("").iter().filter(|field| has_nonempty_default(field, minor)) {
+        if root.get(field.name()).is_none() {
             let empty = if items(&field.path).is_some() { Json::Array(Vec::new()) } else { Json::Object(Map::new()) };
-            set(&mut root, name, tree(&empty, &default_place()));
+            set(&mut root, field.name(), tree(&empty, &default_place()));
         }
     }
     root

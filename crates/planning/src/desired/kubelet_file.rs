@@ -68,7 +68,7 @@ fn unknown_field_help(key: &str, entry: &Entry, (map, table): (&Mapping, &str), 
     if !proposals.take() {
         return "correct its name, or remove it".to_owned();
     }
-    if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
+    if let Some(near) = nearest(key, fields::children(table).iter().map(|field| field.name())) {
         return format!("did you mean {near:?}?");
     }
     let inner = entry.value.mapping().filter(|inner| !inner.is_empty());
@@ -78,7 +78,7 @@ fn unknown_field_help(key: &str, entry: &Entry, (map, table): (&Mapping, &str), 
     if let Some(parent) = map_of_key(key, entry, map, table) {
         return format!("did you mean `{parent}.{key}`?");
     }
-    let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
+    let named = |field: &&Field| field.name().eq_ignore_ascii_case(key);
     match fields::all().find(named) {
         Some(field) => format!("did you mean `{}`?", field.path),
         None => format!("remove it: no kubelet from 1.12 to {NEWEST} supports it"),
@@ -88,12 +88,9 @@ fn unknown_field_help(key: &str, entry: &Entry, (map, table): (&Mapping, &str), 
 /// A map in `table` that takes this key, such as `evictionHard` for the key `memory.available` without indentation.
 /// Of several maps that of the nearest line above, else the first of the table.
 fn map_of_key(key: &str, entry: &Entry, map: &Mapping, table: &str) -> Option<String> {
-    let takes = |name: &&String| {
-        let field = fields::child(table, name);
-        field.is_some_and(|field| field.keys.iter().any(|(_, _, keys)| keys.iter().any(|known| known == key)))
-    };
-    let above = |name: &&String| map.get(*name).filter(|other| other.key_place.offset < entry.key_place.offset);
-    let candidates: Vec<&String> = fields::children(table).iter().filter(takes).collect();
+    let takes = |field: &&&Field| field.keys.iter().any(|(_, _, keys)| keys.iter().any(|known| known == key));
+    let above = |name: &str| map.get(name).filter(|other| other.key_place.offset < entry.key_place.offset);
+    let candidates: Vec<&str> = fields::children(table).iter().filter(takes).map(|field| field.name()).collect();
     let nearest = candidates.iter().filter_map(|name| Some((above(name)?.key_place.offset, *name))).max();
     let parent = nearest.map(|(_, name)| name).or_else(|| candidates.first().copied())?;
     Some(path_of(table, parent))
@@ -161,8 +158,8 @@ fn map_of(node: &Node, path: &str) -> Option<String> {
         let pairs: Option<Vec<String>> = scalar.text.split(',').map(|text| pair(text.trim())).collect();
         return pairs.map(|pairs| pairs.join(", "));
     }
-    let children = fields::children(path).iter().filter_map(|name| fields::child(path, name));
-    let named = |field: &&Field| match scalar.read() {
+    let children = fields::children(path).iter();
+    let named = |field: &&&Field| match scalar.read() {
         Reading::Bool(_) => field.any_types() == [FieldType::Boolean],
         Reading::Text(text) => field.allowed.at(NEWEST).is_some_and(|allowed| allowed.iter().any(|one| one == text)),
         _ => false,
