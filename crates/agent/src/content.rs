@@ -9,7 +9,9 @@ use super::host::Healthz;
 use super::host::preflight::Unmet;
 use super::proof;
 use kubelet_config::document::{self, Document, Node};
-use kubelet_config::effective::{self, EffectiveChange, ValueChange};
+use kubelet_config::effective::{
+    self, ConfigDir, ConfigFile, Effective, EffectiveChange, FolderEntry, Kubelet, Origin, Refused, ValueChange,
+};
 use kubelet_config::field_path::{self, Target};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
@@ -22,7 +24,7 @@ use nodecfg_contract::nodeconfig::{EffectiveStatus, OwnValue};
 use nodecfg_contract::observed::KubeletVersion;
 
 /// The file of the reviewed configuration in places, and that of the node's own one.
-const REVIEWED: &str = "reviewed";
+const REVIEWED: &str = "/reviewed.conf";
 const OWN: &str = "own";
 /// Maximum number of refusal reasons in a message.
 const MAX_REASONS: usize = 3;
@@ -30,8 +32,49 @@ const MAX_REASONS: usize = 3;
 /// long.
 const MAX_MESSAGE: usize = 1024;
 
-/// Checks one key of a ConfigMap for the kubelet of this host. `underneath`: texts that this key's text is merged over, in
-/// order. The first is the file of `--config`.
+/// The node's own texts that a reviewed text is laid over. Empty for a replacement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Underneath {
+    /// Text of the file of `--config`.
+    pub config: Option<String>,
+    /// Texts of the drop-ins that the kubelet reads before the reviewed one, in their order.
+    pub drop_ins: Vec<String>,
+    /// Whether the kubelet merges the reviewed text as a drop-in, by the rules of its version. Otherwise the agent merges it
+    /// into one file.
+    pub by_kubelet: bool,
+}
+
+impl Underneath {
+    /// The node's own configuration as the text of one file.
+    #[must_use]
+    pub fn file(text: String) -> Self {
+        Self { config: Some(text), ..Self::default() }
+    }
+
+    /// All texts, in the order in which they are merged.
+    pub fn texts(&self) -> impl Iterator<Item = &String> {
+        self.config.iter().chain(&self.drop_ins)
+    }
+
+    /// What a kubelet makes of these files and a reviewed text. `None` if the agent merges them, or if the rules of the
+    /// kubelet's version are unknown.
+    fn run(&self, reviewed: Option<&str>, kubelet: Option<KubeletVersion>) -> Option<Result<Effective, Refused>> {
+        let minor = proof::version(kubelet).ok().filter(|_| self.by_kubelet)?;
+        let own = self.drop_ins.iter().enumerate().map(|(at, text)| (format!("{at:04}.conf"), text.as_str()));
+        let files = own.chain(reviewed.map(|text| (REVIEWED.trim_start_matches('/').to_owned(), text)));
+        let entries = files.map(|(name, text)| (name, FolderEntry::File(text.to_owned()))).collect();
+        let folder = ConfigDir { path: String::new(), root: Some(FolderEntry::Folder(entries)) };
+        Some(effective::effective(&Kubelet {
+            minor,
+            config: self.config.as_deref().map(|text| ConfigFile { path: OWN, text }),
+            config_dir: Some(&folder),
+            drop_in_alpha: true,
+            flags: &[],
+        }))
+    }
+}
+
+/// Checks one key of a ConfigMap for the kubelet of this host.
 ///
 /// A kubelet version outside the tables is checked as the nearest version in them, and the message names that
 /// version. Feature gates that a newer kubelet may have are accepted. If the version is unknown, only configurations
@@ -42,7 +85,7 @@ const MAX_MESSAGE: usize = 1024;
 pub fn check_config(
     payload: &BTreeMap<String, String>,
     key: &str,
-    underneath: &[String],
+    underneath: &Underneath,
     kubelet: Option<KubeletVersion>,
 ) -> ConfigCheck {
     let (minor, version_note) = nearest(kubelet);
@@ -61,36 +104,66 @@ pub fn check_config(
         Ok(document) => document,
         Err(message) => return not_loaded(message),
     };
-    let whole = merge_over(underneath, &own);
-    let mut answer = verdict::assess(&own, minor);
-    let mut own_answer = None;
+    let mut whole = own;
+    let mut answer = verdict::assess(&whole, minor);
+    let mut alone = None;
     // A drop-in must load by itself. Its values are checked after merging.
-    if !underneath.is_empty() && answer.stage != Stage::Load {
-        let Some(whole) = &whole else {
+    if underneath.texts().next().is_some() && answer.stage != Stage::Load {
+        let Some((merged, on_node)) = on_node(underneath, text, &whole, minor, known) else {
             let message = "the node's own configuration cannot be read: correct the file of the kubelet's --config, \
                            and the files before 90-nodecfg.conf in its --config-dir";
             return not_loaded(message.to_owned());
         };
-        own_answer = Some(std::mem::replace(&mut answer, verdict::assess(whole, minor)));
+        whole = merged;
+        alone = Some(std::mem::replace(&mut answer, on_node));
     }
-    if answer.runs() && healthz_of(whole.as_ref()).port == 0 {
+    if answer.runs() && healthz_of(Some(&whole)).port == 0 {
         let message = "healthzPort is 0: the agent could not check the kubelet's health".to_owned();
         return ConfigCheck::NotValid { message, kubelet };
     }
     let newer = known.is_some_and(|version| (version.major, Minor(version.minor)) > (1, NEWEST));
-    if answer.runs()
-        || (newer && answer.stage == Stage::Gates)
-        || (known.is_none() && whole.as_ref().is_some_and(some_version_runs))
-    {
+    if answer.runs() || (newer && answer.stage == Stage::Gates) || (known.is_none() && some_version_runs(&whole)) {
         return ConfigCheck::Accepted;
     }
-    let message = join_reasons(&answer, own_answer.as_ref().zip(whole.as_ref()));
+    let message = join_reasons(&answer, alone.as_ref().map(|alone| (alone, &whole)));
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
             ConfigCheck::NotValid { message: truncate(&message) + &version_note, kubelet }
         }
     }
+}
+
+/// The whole configuration of the node with a reviewed text, and the verdict on it. `None` if a text of the node is
+/// unreadable.
+fn on_node(
+    underneath: &Underneath,
+    text: &str,
+    reviewed: &Document,
+    minor: Minor,
+    kubelet: Option<KubeletVersion>,
+) -> Option<(Document, Verdict)> {
+    let merged = merge_over(underneath.texts(), reviewed)?;
+    let verdict = |stage, refusals, startup| Verdict {
+        minor,
+        stage,
+        refusals,
+        startup,
+        later: Vec::new(),
+        host_conditions: Vec::new(),
+    };
+    Some(match underneath.run(Some(text), kubelet) {
+        Some(Ok(Effective { document, startup, .. })) => (document, verdict(Stage::Ok, Vec::new(), startup)),
+        Some(Err(Refused { stage, refusals, .. })) if !refusals.is_empty() => {
+            (merged, verdict(stage, refusals, Vec::new()))
+        }
+        Some(Err(Refused { by: Some(Origin::Config | Origin::DropIn(_)), .. })) => return None,
+        // By its version, the kubelet reads no drop-ins.
+        Some(Err(_)) | None => {
+            let verdict = verdict::assess(&merged, minor);
+            (merged, verdict)
+        }
+    })
 }
 
 /// Reports whether a kubelet of any known version runs a configuration.
@@ -122,17 +195,27 @@ pub fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletV
     truncate(&join(&reasons.collect::<Vec<_>>()))
 }
 
-/// Merges a text over others, as a kubelet does, and returns the canonical form. `None` if any text is unreadable.
+/// What the kubelet runs with a reviewed text over the node's own ones, in canonical form. `None`: only with the own ones.
+/// If the kubelet merges them, its version's defaults are written out. `None` if a text is unreadable.
 #[must_use]
-pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
-    merge_over(underneath, &read(text).ok()?).map(|document| document.canonical())
+pub fn merged_text(underneath: &Underneath, reviewed: Option<&str>, kubelet: Option<KubeletVersion>) -> Option<String> {
+    if let Some(Ok(effective)) = underneath.run(reviewed, kubelet) {
+        return Some(effective.document.canonical());
+    }
+    let mut texts: Vec<&String> = underneath.texts().collect();
+    let over = match reviewed {
+        Some(reviewed) => read(reviewed),
+        None => read(texts.pop()?),
+    };
+    merge_over(texts, &over.ok()?).map(|document| document.canonical())
 }
 
 /// Values of the node's own configuration for the fields that an overlay sets. `None` if any text is unreadable.
 #[must_use]
-pub fn beneath(underneath: &[String], overlay: &str) -> Option<EffectiveStatus> {
-    let (last, rest) = underneath.split_last()?;
-    let own = merge_over(rest, &read(last).ok()?)?;
+pub fn beneath(underneath: &Underneath, overlay: &str) -> Option<EffectiveStatus> {
+    let mut texts: Vec<&String> = underneath.texts().collect();
+    let last = texts.pop()?;
+    let own = merge_over(texts, &read(last).ok()?)?;
     let mut found = EffectiveStatus::default();
     add_beneath(&mut found, "", &own.root, &read(overlay).ok()?.root);
     Some(found)
@@ -188,7 +271,7 @@ pub fn explain(
 }
 
 /// Merges a document over texts. `None` if any text is unreadable.
-fn merge_over(underneath: &[String], own: &Document) -> Option<Document> {
+fn merge_over<'a>(underneath: impl IntoIterator<Item = &'a String>, own: &Document) -> Option<Document> {
     let mut whole: Option<Document> = None;
     for text in underneath {
         whole = Some(effective::overlaid(whole.as_ref(), &read_as(OWN, text).ok()?));
@@ -274,11 +357,11 @@ fn sides(refusal: &Refusal, whole: &Document) -> String {
     let (mut reviewed, mut own) = (Vec::new(), Vec::new());
     for field in fields {
         let Some(node) = field.split('.').try_fold(&whole.root, |node, name| node.get(name)) else { continue };
-        // A map may have values of both.
-        if has_value_of(REVIEWED, node) {
+        // A map may have values of both. A default has no file.
+        if has_value_of(&|file| file == REVIEWED, node) {
             reviewed.push(field.clone());
         }
-        if has_value_of(OWN, node) {
+        if has_value_of(&|file| file != REVIEWED && !file.is_empty(), node) {
             own.push(field);
         }
     }
@@ -295,11 +378,11 @@ fn sides(refusal: &Refusal, whole: &Document) -> String {
     }
 }
 
-/// Reports whether a value, or one in it, is from a file.
-fn has_value_of(file: &str, node: &Node) -> bool {
+/// Reports whether a value, or one in it, is from such a file.
+fn has_value_of(is_such: &impl Fn(&str) -> bool, node: &Node) -> bool {
     match node.mapping() {
-        Some(map) if !map.is_empty() => map.values().any(|entry| has_value_of(file, &entry.value)),
-        _ => &*node.place.file == file,
+        Some(map) if !map.is_empty() => map.values().any(|entry| has_value_of(is_such, &entry.value)),
+        _ => is_such(&node.place.file),
     }
 }
 

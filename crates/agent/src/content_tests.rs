@@ -13,10 +13,16 @@ fn version(text: &str) -> Option<KubeletVersion> {
     KubeletVersion::parse(text)
 }
 
+/// A file of `--config`, and drop-ins before the reviewed one. None for a replacement.
+fn node(texts: &[&str]) -> Underneath {
+    let mut texts = texts.iter().map(|text| (*text).to_owned());
+    let (config, drop_ins) = (texts.next(), texts.collect());
+    Underneath { by_kubelet: config.is_some(), config, drop_ins }
+}
+
 /// Result for a kubelet 1.36.2, as text.
 fn outcome(payload: &BTreeMap<String, String>, underneath: &[&str]) -> String {
-    let underneath: Vec<String> = underneath.iter().map(|text| (*text).to_owned()).collect();
-    match check_config(payload, "kubelet", &underneath, version("v1.36.2")) {
+    match check_config(payload, "kubelet", &node(underneath), version("v1.36.2")) {
         ConfigCheck::Accepted => "accepted".to_owned(),
         ConfigCheck::NotLoaded { message, kubelet } => format!("{} does not load: {message}", kubelet.unwrap()),
         ConfigCheck::NotPlaceable { message } => message,
@@ -87,8 +93,34 @@ fn checks_drop_in_merged_with_base() {
     }
     assert!(!outcome(&over, &[&format!("{HEADER}maxPods: hunter2\n")]).contains("hunter2"));
     assert!(!outcome(&over, &["hunter2"]).contains("hunter2"));
-    let whole = merged_text(&[base], &over["kubelet"]).unwrap();
+    let whole = merged_text(&Underneath::file(base), Some(&over["kubelet"]), None).unwrap();
     assert!(whole.contains("imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 75\n"), "{whole}");
+}
+
+/// In a drop-in, null has no effect before 1.32, and removes a value since then.
+#[test]
+fn follows_the_rules_of_drop_ins_of_the_version() {
+    let own = format!("{HEADER}imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 50\n");
+    let over = payload("imageGCHighThresholdPercent: null\nimageGCLowThresholdPercent: 75\n");
+    let (drop_in, file) = (node(&[&own]), Underneath::file(own));
+    let accepts =
+        |underneath, kubelet| check_config(&over, "kubelet", underneath, version(kubelet)) == ConfigCheck::Accepted;
+    assert!(!accepts(&drop_in, "v1.30.0") && accepts(&drop_in, "v1.32.0"));
+    assert!(accepts(&file, "v1.30.0"), "the agent merges it");
+    let high = |underneath, kubelet| {
+        let overlay = format!("{HEADER}imageGCHighThresholdPercent: null\n");
+        let text = merged_text(underneath, Some(&overlay), version(kubelet)).unwrap();
+        text.lines().find(|line| line.starts_with("imageGCHigh")).map(str::to_owned)
+    };
+    assert_eq!(high(&drop_in, "v1.30.0").unwrap(), "imageGCHighThresholdPercent: 70");
+    assert_eq!(high(&drop_in, "v1.32.0").unwrap(), "imageGCHighThresholdPercent: 85");
+    assert_eq!(high(&file, "v1.30.0"), None);
+    // A kubelet stops at a key that is twice in a drop-in.
+    let twice = node(&[HEADER, &format!("{HEADER}maxPods: 1\nmaxPods: 2\n")]);
+    let ConfigCheck::NotLoaded { message, .. } = check_config(&over, "kubelet", &twice, version("v1.32.0")) else {
+        panic!("accepted")
+    };
+    assert!(message.contains("the node's own configuration cannot be read"), "{message}");
 }
 
 #[test]
@@ -99,16 +131,16 @@ fn checks_unknown_kubelet_as_nearest_version() {
         (version("v1.5.0"), format!(" (no rules for kubelet v1.5.0; checked as {OLDEST})")),
         (version("v2.0.0"), format!(" (no rules for kubelet v2.0.0; checked as {NEWEST})")),
     ] {
-        let bad = check_config(&payload("maxPods: -5\n"), "kubelet", &[], kubelet);
+        let bad = check_config(&payload("maxPods: -5\n"), "kubelet", &node(&[]), kubelet);
         assert!(matches!(bad, ConfigCheck::NotValid { message, .. } if message.ends_with(&words)), "{words}");
-        assert_eq!(check_config(&payload("maxPods: 5\n"), "kubelet", &[], kubelet), ConfigCheck::Accepted);
+        assert_eq!(check_config(&payload("maxPods: 5\n"), "kubelet", &node(&[]), kubelet), ConfigCheck::Accepted);
     }
 }
 
 #[test]
 fn checks_gates_for_newer_and_unknown_kubelets() {
     let gate = |name: &str, kubelet| {
-        check_config(&payload(&format!("featureGates: {{{name}: true}}\n")), "kubelet", &[], kubelet)
+        check_config(&payload(&format!("featureGates: {{{name}: true}}\n")), "kubelet", &node(&[]), kubelet)
     };
     assert_eq!(gate("NotInventedYet", version("v1.99.0")), ConfigCheck::Accepted);
     assert!(matches!(gate("NotInventedYet", version("v1.36.2")), ConfigCheck::NotValid { .. }));
@@ -132,7 +164,7 @@ fn truncates_messages() {
     let result = outcome(&payload(&format!("maxPods: {}\n", "x".repeat(50_000))), &[]);
     assert!(result.chars().count() < MAX_MESSAGE + 100 && result.contains('…'), "{}", result.len());
     let keys: BTreeMap<String, String> = (0..5000).map(|n| (format!("key-{n}"), String::new())).collect();
-    let ConfigCheck::NotLoaded { message, .. } = check_config(&keys, "kubelet", &[], None) else {
+    let ConfigCheck::NotLoaded { message, .. } = check_config(&keys, "kubelet", &node(&[]), None) else {
         panic!("no such key")
     };
     assert!(message.chars().count() < MAX_MESSAGE + 100, "{}", message.len());
@@ -282,7 +314,7 @@ fn lists_own_values_of_the_fields_of_an_overlay() {
     );
     let drop_in = format!("{HEADER}maxPods: 120\n");
     let listed = |overlay: &str| {
-        let texts = [own.clone(), drop_in.clone()];
+        let texts = node(&[&own, &drop_in]);
         let EffectiveStatus { beneath, beneath_more, .. } = beneath(&texts, &format!("{HEADER}{overlay}")).unwrap();
         let values: Vec<String> = beneath.iter().map(|own| format!("{} {}", own.field, own.value)).collect();
         (values.join("; "), beneath_more)
@@ -300,8 +332,8 @@ fn lists_own_values_of_the_fields_of_an_overlay() {
     ] {
         assert_eq!(listed(overlay), (expected.to_owned(), 0), "{overlay}");
     }
-    assert_eq!(beneath(&["[".to_owned()], HEADER), None);
-    assert_eq!(beneath(&[], HEADER), None);
+    assert_eq!(beneath(&node(&["["]), HEADER), None);
+    assert_eq!(beneath(&node(&[]), HEADER), None);
 }
 
 /// Anyone who may read NodeConfigs sees them.
@@ -313,11 +345,11 @@ fn lists_no_secret_and_a_bounded_number_of_own_values() {
     );
     let overlay =
         format!("{HEADER}staticPodURLHeader: {{Authorization: [x]}}\nstaticPodURL: https://h/\nstaticPodPath: /p\n");
-    let found = beneath(&[secret], &overlay).unwrap();
+    let found = beneath(&node(&[&secret]), &overlay).unwrap();
     assert_eq!(found, EffectiveStatus { beneath_more: 3, ..EffectiveStatus::default() });
     let keys: Vec<String> = (0..100).map(|key| format!("k{key}: \"1\"")).collect();
     let many = format!("{HEADER}systemReserved: {{{}}}\n", keys.join(", "));
-    let found = beneath(std::slice::from_ref(&many), &many).unwrap();
+    let found = beneath(&node(&[&many]), &many).unwrap();
     assert_eq!((found.beneath.len(), found.beneath_more), (EffectiveStatus::MAX_BENEATH, 36));
 }
 

@@ -149,7 +149,8 @@ impl<D: Disk> AgentRuntime<D> {
         let runs = self.runs(Some(&hash.to_string()), placement);
         let text = download.payload.get(config_key(&download.source)).filter(|_| !runs);
         let reviewed = text.map(|text| Reviewed { text, placement });
-        let Some(Ok(to)) = reviewed.map(|reviewed| self.placer.effective(&self.disk, Some(reviewed))) else {
+        let Some(Ok(to)) = reviewed.map(|reviewed| self.placer.effective(&self.disk, Some(reviewed), Some(kubelet)))
+        else {
             return Vec::new();
         };
         let from = self.effective(self.state.ledger.active()).unwrap_or_default();
@@ -242,7 +243,7 @@ impl<D: Disk> AgentRuntime<D> {
     fn check_disruption(&self, content: Content<'_>) -> Result<(), NeedsDrain> {
         let allowed = self.state.max_disruption();
         let from = self.effective(self.state.ledger.active());
-        let to = self.placer.effective(&self.disk, content).map_err(|error| error.to_string());
+        let to = self.placer.effective(&self.disk, content, self.kubelet).map_err(|error| error.to_string());
         let (class, field) = match (from, to) {
             (Ok(from), Ok(to)) => match content::worst_change(&from, &to, self.kubelet) {
                 Some((class, path)) => (class, content::public_path(&path, content.map(|content| content.text))),
@@ -496,7 +497,7 @@ impl<D: Disk> AgentRuntime<D> {
     fn effective(&self, configuration: Option<Configuration<'_>>) -> Result<String, String> {
         let content = self.loaded(configuration)?;
         let content = content.as_ref().map(LoadedText::reviewed);
-        self.placer.effective(&self.disk, content).map_err(|error| error.to_string())
+        self.placer.effective(&self.disk, content, self.kubelet).map_err(|error| error.to_string())
     }
 
     /// Health endpoint of the kubelet; the default one if the configuration is unreadable. Cached, since every probe

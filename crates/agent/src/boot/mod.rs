@@ -157,7 +157,7 @@ impl Boot {
         let text = checkpoint(disk, &self.store(), ledger)?;
         let mut placer = self.placer(disk, false)?;
         let content = reviewed(&placer, &text, ledger.agent_state.placement);
-        self.place(disk, &mut placer, content)
+        self.place(disk, &mut placer, content, None)
     }
 
     /// Checks an offer for the installed kubelet and puts it in place. `kubelet`: version, if known.
@@ -194,13 +194,19 @@ impl Boot {
         let content = Some(Reviewed { text: &offer.kubelet, placement });
         let placed = placer.digest(disk, content)?;
         store.save(disk, &seeded(download, placement, placed, now))?;
-        self.place(disk, &mut placer, content)
+        self.place(disk, &mut placer, content, kubelet)
     }
 
     /// Puts a content in place. Removes state files of the kubelet that contradict it: no pod has used them, and the
     /// kubelet would not start with them.
-    fn place(&self, disk: &dyn Disk, placer: &mut Placer, content: Content<'_>) -> Result<(), BootError> {
-        let (from, to) = (placer.effective(disk, None)?, placer.effective(disk, content)?);
+    fn place(
+        &self,
+        disk: &dyn Disk,
+        placer: &mut Placer,
+        content: Content<'_>,
+        kubelet: Option<KubeletVersion>,
+    ) -> Result<(), BootError> {
+        let (from, to) = (placer.effective(disk, None, kubelet)?, placer.effective(disk, content, kubelet)?);
         for file in content::state_files(&from, &to) {
             let path = self.root.join(file.as_str());
             if durable::stat(disk, &path)?.is_some() {

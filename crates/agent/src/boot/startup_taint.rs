@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::BootError;
 use crate::content;
+use crate::content::Underneath;
 use crate::disk::Disk;
 use crate::placement::{DropIns, kubelet_texts, remove_drop_in, write_drop_in};
 use kubelet_config::document::{Document, apply_merge_patch};
@@ -53,9 +54,9 @@ pub fn remove(disk: &dyn Disk, config_dir: &Path) -> Result<(), BootError> {
 }
 
 /// Taints in the merged texts; null if none sets them.
-fn taints(texts: &[String]) -> Result<Value, BootError> {
+fn taints(texts: &Underneath) -> Result<Value, BootError> {
     let mut whole = None;
-    for text in texts {
+    for text in texts.texts() {
         let parsed = Document::parse("kubelet", text);
         let document = parsed.document.ok_or_else(|| {
             let why = parsed.findings.into_iter().next().map_or_else(String::new, |finding| finding.message);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{DROP_IN_NAME, MAX_FILE, PlacementError, regular, text, tolerate_sync_error};
+use crate::content::Underneath;
 use crate::disk::durable::{self, DiskError};
 use crate::disk::{Disk, Entry, EntryKind};
 use kubelet_config::effective::folder::{self, ConfigDir, FolderEntry};
@@ -44,7 +45,7 @@ pub(super) fn underneath(
     disk: &dyn Disk,
     config_dir: &Path,
     config: Option<&Path>,
-) -> Result<Vec<String>, PlacementError> {
+) -> Result<Underneath, PlacementError> {
     texts(disk, config_dir, config, DropIns::Before(DROP_IN_NAME))
 }
 
@@ -57,12 +58,12 @@ pub(crate) fn texts(
     config_dir: &Path,
     config: Option<&Path>,
     wanted: DropIns<'_>,
-) -> Result<Vec<String>, PlacementError> {
-    let mut texts = Vec::new();
+) -> Result<Underneath, PlacementError> {
+    let mut found = Underneath { by_kubelet: true, ..Underneath::default() };
     if let Some(config) = config
         && let Some(content) = durable::read(disk, config, MAX_FILE)?
     {
-        texts.push(text(config, content)?);
+        found.config = Some(text(config, content)?);
     }
     let (DropIns::Before(name) | DropIns::After(name)) = wanted;
     let folder = read_folder(disk, config_dir, name)?;
@@ -79,11 +80,11 @@ pub(crate) fn texts(
     }
     for file in counted {
         match &file.text {
-            Ok(text) => texts.push((*text).to_owned()),
+            Ok(text) => found.drop_ins.push((*text).to_owned()),
             Err(reason) => return Err(PlacementError::Unread(format!("{} {reason}", file.path))),
         }
     }
-    Ok(texts)
+    Ok(found)
 }
 
 /// Reads a folder, with an empty file of this name in it.

@@ -16,14 +16,16 @@ fn reads_the_drop_ins_that_a_kubelet_reads() {
     put("20-image.yaml", "no drop-in");
     let under = open(&disk, &drop_in()).unwrap().underneath(&disk, Placement::Overlay).unwrap();
     let expected = [OWN, "# .hidden/a.conf\n", "podPidsLimit: 5\n", "# 50-site/below/b.conf\n", "# 50-site/z.conf\n"];
-    assert_eq!(under, expected);
+    assert_eq!(under.texts().collect::<Vec<_>>(), expected);
 }
 
 /// The kubelet does not start with such a folder, or reads other files than it seems.
 #[test]
 fn refuses_folders_that_a_kubelet_reads_in_another_way() {
     let under = |disk: &MemoryDisk, activation: &Activation| {
-        open(disk, activation).and_then(|placer| placer.underneath(disk, Placement::Overlay)).map(|texts| texts.len())
+        open(disk, activation)
+            .and_then(|placer| placer.underneath(disk, Placement::Overlay))
+            .map(|found| found.texts().count())
     };
     let disk = node();
     disk.put_link(Path::new(CONFIG_DIR));

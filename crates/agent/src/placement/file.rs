@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::Record;
 use super::{Content, LOCAL, MAX_FILE, PlacementError, regular, text};
-use crate::content;
+use crate::content::{self, Underneath};
 use crate::disk::Disk;
 use crate::disk::durable::{self, DiskError};
 use nodecfg_contract::Placement;
@@ -72,9 +72,9 @@ impl OwnFile {
         match content {
             Some(content) if content.placement == Placement::Replace => Ok(content.text.to_owned()),
             Some(content) => {
-                let own = self.configuration()?;
+                let own = Underneath::file(self.configuration()?);
                 // The reviewed text was read before.
-                let merged = content::merged_text(&[own], content.text);
+                let merged = content::merged_text(&own, Some(content.text), None);
                 merged.ok_or_else(|| PlacementError::NotAConfiguration(self.config.clone()))
             }
             None => self.text(),

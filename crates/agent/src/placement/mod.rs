@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::content;
+use super::content::{self, Underneath};
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
 use super::proof::{KubeletFiles, Unproven};
 use kubelet_config::effective::folder;
 use nodecfg_contract::Placement;
+use nodecfg_contract::observed::KubeletVersion;
 
 mod drop_in;
 #[cfg(test)]
@@ -210,35 +211,37 @@ impl Placer {
         }
     }
 
-    /// Configuration that the kubelet loads for this content, merged.
+    /// Configuration that the kubelet loads for this content, merged. If the kubelet merges it, and its version is known,
+    /// the version's defaults are written out.
     ///
     /// # Errors
     /// A file is unreadable.
-    pub fn effective(&self, disk: &dyn Disk, content: Content<'_>) -> Result<String, PlacementError> {
+    pub fn effective(
+        &self,
+        disk: &dyn Disk,
+        content: Content<'_>,
+        kubelet: Option<KubeletVersion>,
+    ) -> Result<String, PlacementError> {
         match &self.activation {
             Activation::File { config } => self.own_file(disk, config)?.with(content),
             Activation::DropIn { config_dir, config } => {
                 let under = drop_in::underneath(disk, config_dir, config.as_deref())?;
-                match (content, under.split_last()) {
-                    (Some(content), _) => {
-                        Ok(content::merged_text(&under, content.text).unwrap_or_else(|| content.text.to_owned()))
-                    }
-                    (None, Some((last, rest))) => Ok(content::merged_text(rest, last).unwrap_or_else(|| last.clone())),
-                    (None, None) => Ok(String::new()),
-                }
+                let reviewed = content.map(|content| content.text);
+                let merged = content::merged_text(&under, reviewed, kubelet);
+                Ok(merged.unwrap_or_else(|| reviewed.map(str::to_owned).or(under.config).unwrap_or_default()))
             }
         }
     }
 
-    /// Texts that a reviewed text is merged over, in order. Empty for a replacement.
+    /// The node's own texts that a reviewed text is laid over.
     ///
     /// # Errors
     /// A file is unreadable.
-    pub fn underneath(&self, disk: &dyn Disk, placement: Placement) -> Result<Vec<String>, PlacementError> {
+    pub fn underneath(&self, disk: &dyn Disk, placement: Placement) -> Result<Underneath, PlacementError> {
         match (&self.activation, placement) {
-            (Activation::File { .. }, Placement::Replace) => Ok(Vec::new()),
+            (Activation::File { .. }, Placement::Replace) => Ok(Underneath::default()),
             (Activation::File { config }, Placement::Overlay) => {
-                Ok(vec![self.own_file(disk, config)?.configuration()?])
+                Ok(Underneath::file(self.own_file(disk, config)?.configuration()?))
             }
             (Activation::DropIn { config_dir, config }, _) => drop_in::underneath(disk, config_dir, config.as_deref()),
         }

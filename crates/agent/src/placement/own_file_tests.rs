@@ -22,7 +22,7 @@ fn adopts_changed_own_file() {
         assert!(!placer.is_in_place(&disk, first).unwrap());
         assert!(placer.is_in_place(&disk, None).unwrap());
         assert_eq!(kept(&disk).as_deref(), Some(OWN), "a comparison writes nothing");
-        assert_eq!(placer.effective(&disk, None).unwrap(), newer);
+        assert_eq!(placer.effective(&disk, None, None).unwrap(), newer);
         let is_same_text = placer.digest(&disk, first).unwrap() == placed;
         assert_eq!(is_same_text, way.placement == Placement::Replace);
         placer.place(&disk, first, Some(None), false).unwrap();
@@ -51,7 +51,7 @@ fn rolls_back_over_a_changed_own_file() {
     disk.put(Path::new(CONFIG), newer.as_bytes(), 0o644);
     placer.place(&disk, overlay(FIRST), None, true).unwrap();
     let text = String::from_utf8(disk.content(Path::new(CONFIG)).unwrap().to_vec()).unwrap();
-    assert_eq!(text, content::merged_text(std::slice::from_ref(&newer), FIRST).unwrap());
+    assert_eq!(text, content::merged_text(&Underneath::file(newer.clone()), Some(FIRST), None).unwrap());
     assert_eq!(kept(&disk).as_ref(), Some(&newer));
 }
 

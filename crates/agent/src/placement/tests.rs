@@ -52,7 +52,9 @@ impl Way {
     /// Text that the kubelet gets of a reviewed one over this own configuration.
     pub(super) fn text_over(&self, own: &str, text: &str) -> String {
         match (&self.activation, self.placement) {
-            (Activation::File { .. }, Placement::Overlay) => content::merged_text(&[own.to_owned()], text).unwrap(),
+            (Activation::File { .. }, Placement::Overlay) => {
+                content::merged_text(&Underneath::file(own.to_owned()), Some(text), None).unwrap()
+            }
             _ => text.to_owned(),
         }
     }
@@ -122,19 +124,23 @@ fn places_and_restores_configurations() {
 fn returns_effective_configuration() {
     let disk = node();
     let placer = open(&disk, &drop_in()).unwrap();
-    assert_eq!(placer.underneath(&disk, Placement::Overlay).unwrap(), [OWN, "podPidsLimit: 5\n"]);
+    let under = placer.underneath(&disk, Placement::Overlay).unwrap();
+    assert_eq!((under.config, under.drop_ins), (Some(OWN.to_owned()), vec!["podPidsLimit: 5\n".to_owned()]));
     let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    assert_eq!(placer.effective(&disk, overlay(FIRST)).unwrap(), format!("{header}maxPods: 50\npodPidsLimit: 5\n"));
-    assert_eq!(placer.effective(&disk, None).unwrap(), format!("{header}maxPods: 110\npodPidsLimit: 5\n"));
+    assert_eq!(
+        placer.effective(&disk, overlay(FIRST), None).unwrap(),
+        format!("{header}maxPods: 50\npodPidsLimit: 5\n")
+    );
+    assert_eq!(placer.effective(&disk, None, None).unwrap(), format!("{header}maxPods: 110\npodPidsLimit: 5\n"));
     let mut placer = open(&disk, &file()).unwrap();
-    assert_eq!(placer.effective(&disk, None).unwrap(), OWN);
-    assert_eq!(placer.effective(&disk, overlay("podPidsLimit: 7\n")).unwrap(), format!("{OWN}podPidsLimit: 7\n"));
+    assert_eq!(placer.effective(&disk, None, None).unwrap(), OWN);
+    assert_eq!(placer.effective(&disk, overlay("podPidsLimit: 7\n"), None).unwrap(), format!("{OWN}podPidsLimit: 7\n"));
     placer.place(&disk, replace(FIRST), Some(None), false).unwrap();
-    assert_eq!(placer.effective(&disk, None).unwrap(), OWN);
-    assert_eq!(placer.effective(&disk, replace(SECOND)).unwrap(), SECOND);
-    assert_eq!(placer.effective(&disk, overlay("podPidsLimit: 7\n")).unwrap(), format!("{OWN}podPidsLimit: 7\n"));
-    assert_eq!(placer.underneath(&disk, Placement::Overlay).unwrap(), [OWN]);
-    assert_eq!(placer.underneath(&disk, Placement::Replace).unwrap(), [""; 0]);
+    assert_eq!(placer.effective(&disk, None, None).unwrap(), OWN);
+    assert_eq!(placer.effective(&disk, replace(SECOND), None).unwrap(), SECOND);
+    assert_eq!(placer.effective(&disk, overlay("podPidsLimit: 7\n"), None).unwrap(), format!("{OWN}podPidsLimit: 7\n"));
+    assert_eq!(placer.underneath(&disk, Placement::Overlay).unwrap(), Underneath::file(OWN.to_owned()));
+    assert_eq!(placer.underneath(&disk, Placement::Replace).unwrap(), Underneath::default());
 }
 
 /// A rollback restores text and placement, whichever the failed one had.
@@ -220,7 +226,7 @@ fn reports_placement_errors() {
     disk.put_link(Path::new(CONFIG));
     // An agent that stopped here could not report it.
     let linked = open(&disk, &file()).unwrap();
-    assert!(matches!(linked.effective(&disk, None), Err(PlacementError::NotRegular(_))));
+    assert!(matches!(linked.effective(&disk, None, None), Err(PlacementError::NotRegular(_))));
     disk.put_link(&Path::new(CONFIG_DIR).join(DROP_IN_NAME));
     insta::assert_snapshot!(open_error(&disk, &drop_in()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name the file itself, or use --activation drop-in");
     // A file that becomes a link later is not replaced either.

@@ -98,7 +98,7 @@ pub(super) fn content_hash(text: &str) -> String {
 
 /// An overlay merged over an own configuration.
 pub(super) fn over(own: &str, overlay: &str) -> String {
-    content::merged_text(&[own.to_owned()], overlay).expect("two configurations")
+    content::merged_text(&content::Underneath::file(own.to_owned()), Some(overlay), None).expect("two configurations")
 }
 
 pub(super) fn settings() -> Settings {
@@ -469,7 +469,8 @@ impl RuntimeHarness {
     fn texts(&self, text: &str) -> Vec<String> {
         match self.way {
             Way::Overlay => {
-                self.owns.iter().filter_map(|own| content::merged_text(std::slice::from_ref(own), text)).collect()
+                let owns = self.owns.iter().map(|own| content::Underneath::file(own.clone()));
+                owns.filter_map(|own| content::merged_text(&own, Some(text), None)).collect()
             }
             Way::Replace | Way::DropIn => vec![text.to_owned()],
         }

@@ -30,7 +30,7 @@ const OWN_FIELD: &str = "registryBurst: 20\n";
 
 /// Text of an overlay merged over the node's own configuration. `None` if it cannot be read.
 pub fn over_local(text: &str) -> Option<String> {
-    content::merged_text(&[LOCAL.to_owned()], text)
+    content::merged_text(&content::Underneath::file(LOCAL.to_owned()), Some(text), None)
 }
 
 /// What a text and the overlay of it have in common.
