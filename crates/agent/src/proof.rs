@@ -87,6 +87,14 @@ impl KubeletFiles {
         self.changed_at.is_some_and(|at| at.as_second() > started.saturating_add(MARGIN))
     }
 
+    /// Paths of the files that the kubelet reads.
+    #[must_use]
+    pub fn paths(&self) -> BTreeSet<String> {
+        let config = self.config.iter().map(|(path, _)| path.clone());
+        let drop_ins = self.config_dir.iter().flat_map(|folder| effective::folder::files(folder).unwrap_or_default());
+        config.chain(drop_ins.map(|file| file.path)).collect()
+    }
+
     /// What a kubelet with these files runs.
     fn run(&self, config_dir: Option<&ConfigDir>, minor: Minor, flags: &[String]) -> Result<Effective, Unproven> {
         let config = self.config.as_ref().map(|(path, text)| ConfigFile { path, text });

@@ -4,7 +4,7 @@
 //! Returns the effects that need the kubelet or the API server. The caller carries them out in order and passes the
 //! results back. Must not use a clock, a client or a process.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +35,8 @@ use nodecfg_contract::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
 
+#[cfg(test)]
+mod adversary_tests;
 #[cfg(test)]
 mod content_tests;
 mod disk_check;
@@ -105,6 +107,8 @@ pub struct AgentRuntime<D> {
     kubelet_log: &'static str,
     /// What the last report of this process says of the values that the kubelet runs.
     reported: Option<Comparison>,
+    /// Start of the kubelet's process, and the files that it could read when this process first looked.
+    first_read: Option<(i64, BTreeSet<String>)>,
 }
 
 impl<D: Disk> AgentRuntime<D> {
@@ -122,9 +126,19 @@ impl<D: Disk> AgentRuntime<D> {
         let settings = Settings { default_placement: placer.default_placement(), ..settings };
         let state = MachineState::resume(ledger, settings, seed);
         let kubelet_log = settings.kubelet_log;
-        let (saved, kubelet, healthz) = (None, None, None);
-        let reported = None;
-        Ok(Self { disk, store, placer, state, saved, prune_pending: false, kubelet, healthz, kubelet_log, reported })
+        Ok(Self {
+            disk,
+            store,
+            placer,
+            state,
+            saved: None,
+            prune_pending: false,
+            kubelet: None,
+            healthz: None,
+            kubelet_log,
+            reported: None,
+            first_read: None,
+        })
     }
 
     /// Handles the start of the agent; must be called before any other event. `kubelet`: version installed on this
@@ -138,7 +152,7 @@ impl<D: Disk> AgentRuntime<D> {
     /// the download already. Each condition has a need. `kubelet`: version installed now, if known. `process`: the running kubelet.
     #[must_use]
     pub fn host_conditions(
-        &self,
+        &mut self,
         result: &Result<Download, FetchError>,
         kubelet: Option<KubeletVersion>,
         process: Result<KubeletProcess, ProcessProblem>,

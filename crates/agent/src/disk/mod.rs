@@ -59,7 +59,8 @@ pub trait Disk: Send {
     /// # Errors
     /// An I/O error.
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>>;
-    /// Time of the last change of a file's content or of a folder's entries, behind links. `None` if it is missing or unknown.
+    /// Time of the last change of a file or folder, behind links: its content, its entries, its mode or its name. `None` if it
+    /// is missing or unknown.
     ///
     /// # Errors
     /// An I/O error.

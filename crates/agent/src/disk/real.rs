@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -166,7 +166,8 @@ impl Disk for RealDisk {
 
     fn changed_at(&self, path: &Path) -> io::Result<Option<Timestamp>> {
         let found = none_if_missing(fs::metadata(path))?;
-        Ok(found.and_then(|found| found.modified().ok()).and_then(|time| Timestamp::try_from(time).ok()))
+        // Not the time of modification, which programs set, and which a moved file keeps.
+        Ok(found.and_then(|found| Timestamp::from_second(found.ctime()).ok()))
     }
 }
 
@@ -190,6 +191,18 @@ mod tests {
         assert_eq!(first.stat(&folder).expect("looks").expect("exists").mode, 0o700);
         drop(first);
         RealDisk::open(&folder).expect("the lock ends with its holder");
+    }
+
+    #[test]
+    fn old_time_of_modification_hides_no_change() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let path = parent.path().join("file");
+        let file = File::create(&path).expect("creates");
+        let before = RealDisk::unlocked().changed_at(&path).expect("looks").expect("exists");
+        file.set_modified(std::time::UNIX_EPOCH).expect("sets the time");
+        let after = RealDisk::unlocked().changed_at(&path).expect("looks").expect("exists");
+        assert!(after >= before && before > Timestamp::UNIX_EPOCH, "{before} {after}");
+        assert_eq!(RealDisk::unlocked().changed_at(&parent.path().join("none")).expect("looks"), None);
     }
 
     #[test]

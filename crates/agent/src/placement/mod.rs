@@ -19,7 +19,6 @@ use super::content::{self, Underneath};
 use super::disk::durable::{self, DiskError, FILE_MODE};
 use super::disk::{Disk, Entry, EntryKind};
 use super::proof::{KubeletFiles, Unproven};
-use kubelet_config::effective::folder;
 use nodecfg_contract::Placement;
 use nodecfg_contract::observed::KubeletVersion;
 
@@ -277,15 +276,12 @@ impl Placer {
         }
         // The agent prepares its files in the folder of drop-ins, so that the folder itself changes without effect.
         let folder = config_dir.as_ref().filter(|_| drop_in.is_none()).map(|folder| folder.path.clone());
-        let read = config_dir.as_ref().map(|folder| folder::files(folder).unwrap_or_default()).unwrap_or_default();
-        let paths =
-            config.iter().map(|(path, _)| path.clone()).chain(folder).chain(read.into_iter().map(|file| file.path));
-        let mut changed_at = None;
-        for path in paths {
+        let mut files = KubeletFiles { config, config_dir, changed_at: None, drop_in };
+        for path in files.paths().into_iter().chain(folder) {
             let changed = disk.changed_at(Path::new(&path)).map_err(DiskError::at("look at", Path::new(&path)));
-            changed_at = changed_at.max(changed.map_err(|error| unreadable(error.into()))?);
+            files.changed_at = files.changed_at.max(changed.map_err(|error| unreadable(error.into()))?);
         }
-        Ok(KubeletFiles { config, config_dir, changed_at, drop_in })
+        Ok(files)
     }
 
     /// Hash of the text that the kubelet's file or the drop-in has for this content.

@@ -92,12 +92,15 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Compares what the kubelet runs with the last report. Returns the next step if that has changed.
     pub fn compare_again(&mut self, process: Result<KubeletProcess, ProcessProblem>, now: Timestamp) -> Option<Step> {
-        let is_other = self.reported.is_some() && self.compared(process) != self.reported;
+        let is_other = self.reported.is_some() && {
+            let compared = self.compared(process);
+            compared != self.reported
+        };
         is_other.then(|| self.handle(Event::Drifted, now))
     }
 
     /// Compares the active configuration with what the kubelet runs. `None` if its checkpoint is unreadable.
-    fn compared(&self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Comparison> {
+    fn compared(&mut self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Comparison> {
         let active = self.loaded(self.state.ledger.active()).ok()?;
         let (effective, unproven) = match self.prove(active.as_ref(), process) {
             Ok(effective) => (effective, None),
@@ -112,7 +115,7 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Fields that flags and later files of the kubelet set. `None` if they are not all known.
-    pub(super) fn fields_above(&self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Vec<String>> {
+    pub(super) fn fields_above(&mut self, process: Result<KubeletProcess, ProcessProblem>) -> Option<Vec<String>> {
         let Comparison { effective, unproven } = self.compared(process)?;
         let are_known = unproven.is_none() && effective.above_more == 0;
         are_known.then(|| effective.above.into_iter().map(|value| value.field).collect())
@@ -120,13 +123,22 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Compares the values of a configuration with those that the kubelet runs.
     fn prove(
-        &self,
+        &mut self,
         active: Option<&LoadedText>,
         process: Result<KubeletProcess, ProcessProblem>,
     ) -> Result<EffectiveStatus, Unproven> {
         let process = process?;
         let minor = proof::version(self.kubelet)?;
         let files = self.placer.kubelet_files(&self.disk, proof::paths(&process, minor)?)?;
+        // A removed file has no time of change.
+        let paths = files.paths();
+        match &self.first_read {
+            Some((started, first)) if *started == process.started && !first.is_subset(&paths) => {
+                return Err(Unproven::NotRestarted);
+            }
+            Some((started, _)) if *started == process.started => {}
+            _ => self.first_read = Some((process.started, paths)),
+        }
         let content = active.map(LoadedText::reviewed);
         if content.is_some() && !self.placer.is_in_place(&self.disk, content).unwrap_or(false) {
             return Err(Unproven::NotInPlace);

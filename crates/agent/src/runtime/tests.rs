@@ -410,3 +410,27 @@ fn changed_file_of_the_agent_proves_nothing() {
         assert_eq!(reason(), ["NotInPlace"]);
     }
 }
+
+/// A removed file has no time of change.
+#[test]
+fn file_that_was_removed_after_the_start_of_the_kubelet_proves_nothing() {
+    let mut sim =
+        RuntimeHarness::new(Way::DropIn, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    let later = Path::new(CONFIG_DIR).join("95-later.conf");
+    sim.disk.put(&later, b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", 0o644);
+    sim.run(60);
+    let mut agent = sim.open_agent();
+    agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
+    let mut reasons = |process: &KubeletProcess| {
+        let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
+        let status = agent.complete(status, Ok(process.clone()), sim.now());
+        status.conditions.into_iter().map(|condition| condition.reason).collect::<Vec<_>>()
+    };
+    let process = sim.process();
+    assert_eq!(reasons(&process), ["Effective"]);
+    sim.disk.remove_file(&later).unwrap();
+    assert_eq!(reasons(&process), ["NotRestarted"]);
+    assert_eq!(reasons(&process), ["NotRestarted"], "it stays so until the next start");
+    let restarted = KubeletProcess { started: process.started + 1, ..process };
+    assert_eq!(reasons(&restarted), ["Effective"]);
+}
