@@ -35,7 +35,14 @@ enum Move {
 
 fn moves() -> impl Strategy<Value = Move> {
     let names = ["10-a.conf", "95-b.conf", "99/c.conf"];
-    let bodies = ["maxPods: 50", "maxPods: 100", "clusterDomain: evil", "podPidsLimit: 7", "maxPods: -1", "["];
+    let bodies = [
+        "maxPods: 50",
+        "maxPods: 100",
+        "clusterDomain: evil",
+        "podPidsLimit: 7",
+        "maxPods: 100\nclusterDomain: evil",
+        "[",
+    ];
     let flags = ["", "--max-pods=50", "--max-pods=100", "--cluster-domain=evil", "--node-ip=10.0.0.1"];
     prop_oneof![
         3 => (select(names.to_vec()), select(bodies.to_vec())).prop_map(|(name, body)| Move::Write(name, body)),
@@ -81,12 +88,12 @@ fn values(sim: &RuntimeHarness, arguments: &[String]) -> Option<BTreeMap<&'stati
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
     fn proves_only_what_the_kubelet_runs(
         way in select(vec![Way::DropIn, Way::Replace]),
-        moves in prop::collection::vec(moves(), 1..14),
+        moves in prop::collection::vec(moves(), 20..80),
     ) {
         let mut sim =
             RuntimeHarness::new(way, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
@@ -104,7 +111,7 @@ proptest! {
         let mut process = KubeletProcess { arguments: paths.to_vec(), started: now.as_second() };
         let reviewed = values(&sim, &process.arguments).expect("it runs");
         let (mut running, mut impostors) = (Some(reviewed.clone()), 0);
-        let mut seen_since_start = false;
+        let (mut seen_since_start, mut hidden) = (false, false);
         let changed = |path: PathBuf, now: Timestamp| {
             sim.disk.touch(&path, now);
             for folder in path.ancestors().skip(1).filter(|path| path.starts_with(folder)) {
@@ -125,14 +132,14 @@ proptest! {
                         sim.disk.remove_file(&path).unwrap();
                         changed(path, now);
                         // Documented: a file that was removed before the agent looked is unknown to it.
-                        prop_assume!(seen_since_start || way == Way::Replace);
+                        hidden |= !seen_since_start && way == Way::DropIn;
                     }
                 }
                 Move::Restart(flag) => {
                     let flags = [*flag].into_iter().filter(|flag| !flag.is_empty()).map(str::to_owned);
                     process = KubeletProcess { arguments: paths.iter().cloned().chain(flags).collect(), started: now.as_second() };
                     running = values(&sim, &process.arguments);
-                    (impostors, seen_since_start) = (0, false);
+                    (impostors, seen_since_start, hidden) = (0, false, false);
                 }
                 Move::Impostor => impostors += 1,
                 Move::Agent => (agent, seen_since_start) = (open(&sim, now), false),
@@ -146,7 +153,7 @@ proptest! {
                     let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
                     let status = agent.complete(status, found, now);
                     let is_effective = status.conditions.iter().any(|found| found.reason == "Effective");
-                    prop_assert!(!is_effective || running.as_ref() == Some(&reviewed), "{running:?} after {moves:#?}");
+                    prop_assert!(!is_effective || hidden || running.as_ref() == Some(&reviewed), "{running:?} after {moves:#?}");
                 }
             }
         }
