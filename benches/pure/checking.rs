@@ -6,8 +6,11 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node, Value};
+use kubelet_config::effective::{ConfigDir, FolderEntry};
 use kubelet_config::finding::Strictness;
 use kubelet_config::verdict::assess;
+use nodecfg_agent::host::process::KubeletProcess;
+use nodecfg_agent::proof::{KubeletFiles, compare};
 use nodecfg_planning::desired::check_file;
 
 const CONFIGURATIONS: usize = 1_000;
@@ -37,6 +40,8 @@ pub fn checking(criterion: &mut Criterion) {
     });
     group.finish();
 
+    proof(criterion, &texts[0]);
+
     // A file that is made to be slow.
     let gates: String = (0..40_000).map(|index| format!("  Gate{index}: true\n")).collect();
     let hostile =
@@ -46,6 +51,29 @@ pub fn checking(criterion: &mut Criterion) {
     group.bench_function("check for one version", |bencher| {
         bencher.iter(|| check_file("kubelet.yaml", &hostile, &[Minor(36)], Strictness::Strict).findings.len());
     });
+    group.finish();
+}
+
+/// What an agent compares for each report: a large configuration, ten drop-ins and 60 flags.
+fn proof(criterion: &mut Criterion, text: &str) {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let drop_in =
+        |at: usize| (format!("{at:02}.conf"), FolderEntry::File(format!("{head}podPidsLimit: {}\n", 100 + at)));
+    let root = Some(FolderEntry::Folder((0..10).map(drop_in).collect()));
+    let files = KubeletFiles {
+        config: Some(("/var/lib/kubelet/config.yaml".to_owned(), text.to_owned())),
+        config_dir: Some(ConfigDir { path: "/etc/kubelet.d".to_owned(), root }),
+        changed_at: None,
+        drop_in: None,
+    };
+    let labels: String = (0..58).map(|at| format!("example.com/label-{at}=a,")).collect();
+    let flags = labels.split_inclusive(',').map(|label| format!("--node-labels={}", label.trim_end_matches(',')));
+    let arguments = flags.chain(["--max-pods=60".to_owned(), "--registry-qps=9".to_owned()]).collect();
+    let process = KubeletProcess { arguments, started: 1_000 };
+    let compared = || compare(Some(text), &files, &process, Minor(36)).unwrap();
+    assert!(compared().overridden.len() >= 3, "{:?}", compared());
+    let mut group = criterion.benchmark_group("an agent");
+    group.bench_function("comparison of a report", |bencher| bencher.iter(|| black_box(compared())));
     group.finish();
 }
 

@@ -22,6 +22,7 @@ use kubelet_config::verdict::{self, HostCondition, Refusal, Stage, Verdict};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, OwnValue};
 use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::printable::at_most;
 
 /// The file of the reviewed configuration in places, and that of the node's own one.
 const REVIEWED: &str = "/reviewed.conf";
@@ -92,7 +93,7 @@ pub fn check_config(
     let known = kubelet;
     let kubelet = kubelet.map(|version| version.to_string());
     let not_loaded = |message: String| ConfigCheck::NotLoaded {
-        message: truncate(&message) + &version_note,
+        message: at_most(&message, MAX_MESSAGE) + &version_note,
         kubelet: kubelet.clone(),
     };
     let Some(text) = payload.get(key) else {
@@ -129,7 +130,7 @@ pub fn check_config(
     match answer.stage {
         Stage::Load => not_loaded(message),
         Stage::Gates | Stage::Validate | Stage::Ok => {
-            ConfigCheck::NotValid { message: truncate(&message) + &version_note, kubelet }
+            ConfigCheck::NotValid { message: at_most(&message, MAX_MESSAGE) + &version_note, kubelet }
         }
     }
 }
@@ -192,7 +193,7 @@ pub fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletV
             format!("{field}: this host lacks what the value needs together with the node's own configuration")
         }
     });
-    truncate(&join(&reasons.collect::<Vec<_>>()))
+    at_most(&join(&reasons.collect::<Vec<_>>()), MAX_MESSAGE)
 }
 
 /// What the kubelet runs with a reviewed text over the node's own ones, in canonical form. `None`: only with the own ones.
@@ -292,15 +293,6 @@ fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
             let nearest = if older { OLDEST } else { NEWEST };
             (nearest, format!(" (no rules for kubelet {version}; checked as {nearest})"))
         }
-    }
-}
-
-/// Cuts a message to 1,024 characters, so that it fits into the status.
-#[must_use]
-pub fn truncate(message: &str) -> String {
-    match message.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
-        None => message.to_owned(),
     }
 }
 

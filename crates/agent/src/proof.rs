@@ -15,6 +15,7 @@ use kubelet_config::secrets;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue, SetValue};
 use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::printable::at_most;
 
 /// The start of a process is known up to some seconds.
 const MARGIN: i64 = 2;
@@ -215,7 +216,7 @@ fn published(found: Overridden) -> OverriddenValue {
         let text = secrets::redacted(&path, &value.to_string());
         if secrets::is_secret(&path) { secrets::NOT_SHOWN.to_owned() } else { cut(&text, OwnValue::MAX_VALUE) }
     };
-    let (reviewed, running) = (named.map(value), running.map(value));
+    let (reviewed, running) = (Some(value(named)), running.map(value));
     let by = match by {
         Origin::Default => None,
         by => Some(cut(&by.to_string(), OverriddenValue::MAX_BY)),
@@ -223,12 +224,9 @@ fn published(found: Overridden) -> OverriddenValue {
     OverriddenValue { field: cut(&path, OwnValue::MAX_FIELD), reviewed, running, by }
 }
 
-/// The start of a text, with an ellipsis if it is longer.
+/// The start of a text of at most this length, with the mark of a cut.
 fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-        None => text.to_owned(),
-    }
+    at_most(text, most.saturating_sub(1))
 }
 
 #[cfg(test)]

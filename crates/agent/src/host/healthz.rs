@@ -121,6 +121,27 @@ mod tests {
         port
     }
 
+    /// Any pod on the host's network may listen on the port while the kubelet is down.
+    #[tokio::test]
+    async fn sends_nothing_but_the_path() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let request = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.expect("a whole request"));
+            }
+            String::from_utf8(request).expect("a text").to_ascii_lowercase()
+        });
+        let _ = probe(&endpoint("127.0.0.1", address.port())).await;
+        let request = request.await.expect("a request");
+        let mut lines = request.trim_end().lines();
+        assert_eq!(lines.next(), Some("get /healthz http/1.1"));
+        let names: Vec<&str> = lines.filter_map(|line| line.split(':').next()).collect();
+        assert_eq!(names, ["host"], "{request}");
+    }
+
     /// A body without an end would otherwise fill the agent's memory until the probe's time limit.
     #[tokio::test]
     async fn reads_a_limited_part_of_an_endless_body() {

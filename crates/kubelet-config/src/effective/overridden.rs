@@ -16,8 +16,8 @@ use crate::{Minor, duration, secrets};
 pub struct Overridden {
     /// The path, as in [`Effective::values`].
     pub path: String,
-    /// The value that the kubelet would run if nothing came after the configuration. `None`: unset.
-    pub named: Option<Json>,
+    /// The value that the kubelet would run if nothing came after the configuration.
+    pub named: Json,
     /// The value that it runs. `None`: unset.
     pub running: Option<Json>,
     /// What sets the running value. [`Origin::Default`] if nothing is known to.
@@ -83,7 +83,7 @@ pub fn overridden(
         };
         let is_same = runs.as_ref().is_some_and(|runs| is_same_value(&expected, runs));
         let by = origin(&path, running);
-        (!is_same).then(|| Overridden { path, named: Some(expected), running: runs, by })
+        (!is_same).then(|| Overridden { path, named: expected, running: runs, by })
     };
     named_values(configuration, minor).into_iter().filter_map(compared).collect()
 }
@@ -205,7 +205,7 @@ mod tests {
         let (alone, running) = (run(file, &[], &[]), run(file, drop_ins, flags));
         overridden(&document, &Origin::Config, &alone, &running, Minor(36))
             .into_iter()
-            .map(|found| format!("{} {} {} {}", found.path, show(found.named), show(found.running), found.by))
+            .map(|found| format!("{} {} {} {}", found.path, show(Some(found.named)), show(found.running), found.by))
             .collect()
     }
 

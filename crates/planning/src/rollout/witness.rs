@@ -17,6 +17,7 @@ use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_sa
 use kubelet_config::secrets;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed, OverriddenValue, OwnValue, Proof};
+use nodecfg_contract::printable::at_most;
 
 /// Kubelets that are asked at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +122,8 @@ fn overridden(reviewed: &Document, alone: &Effective, answer: &Document, minor: 
             // A kubelet omits false, and empty lists and maps.
             None => !alone.values.contains_key(&path),
         };
-        let text = |value: serde_json::Value| {
-            let text = secrets::redacted(&path, &value.to_string());
-            match text.char_indices().nth(OwnValue::MAX_VALUE) {
-                Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-                None => text,
-            }
-        };
+        let text =
+            |value: serde_json::Value| at_most(&secrets::redacted(&path, &value.to_string()), OwnValue::MAX_VALUE);
         let (reviewed, running) = (Some(text(wanted)), running.map(text));
         (!is_same && !is_hidden(&path)).then(|| OverriddenValue { field: path.clone(), reviewed, running, by: None })
     };
