@@ -262,7 +262,9 @@ proptest! {
             prop_assert_eq!((&next, &taken), (&come().0, &come().1));
             prop_assert!(taken.effects.len() <= 7);
             read |= matches!(event, Event::NodeConfigRead(Some(_)));
-            read |= matches!(&event, Event::Joined(answer) if matches!(**answer, JoinAnswer::Created(Ok(Some(_)))));
+            // An answer without a request is no read.
+            let is_created = |answer: &JoinAnswer| matches!(answer, JoinAnswer::Created(Ok(Some(_))));
+            read |= matches!(&event, Event::Joined(answer) if is_created(answer) && state.volatile.joining.expects(answer));
             let creates = |effect: &Effect| matches!(effect, Effect::Join(JoinRequest::Create(_)));
             prop_assert!(!read || !taken.effects.iter().any(creates), "created although one was read");
             for effect in &taken.effects {
