@@ -56,3 +56,25 @@ fn to_change(event: PodEvent) -> PodChange {
         PodEvent::Relisted(pods) => PodChange::Listed(pods),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use nodecfg_cluster::fake::{Reply, reader};
+    use nodecfg_planning::plan::fixtures::node_name;
+
+    /// A released node must cost no connection until the end of the run.
+    #[tokio::test]
+    async fn closed_watch_ends() {
+        let (reader, _) = reader(vec![Reply::Pieces(Vec::new(), true)]);
+        let mut watches = PodWatches::default();
+        watches.open(node_name("n1"), &reader);
+        tokio::time::timeout(Duration::from_millis(50), watches.next()).await.expect_err("no change");
+        assert_eq!(watches.streams.len(), 1);
+        watches.close(&node_name("n1"));
+        tokio::time::timeout(Duration::from_millis(50), watches.next()).await.expect_err("no change");
+        assert_eq!(watches.streams.len(), 0);
+    }
+}

@@ -24,8 +24,8 @@ use super::wire::ListMeta;
 /// Duration requested for a watch. Up to a quarter is added so that many clients do not reconnect together. Short,
 /// because a silently dead connection is noticed only at the end; reopening costs one request.
 pub const WATCH: Duration = Duration::from_secs(60);
-/// Time after the requested duration at which an open watch counts as dead.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// An open watch counts as dead once this part of the requested duration has passed after its end.
+pub(super) const GRACE: u32 = 6;
 /// A watch that ends sooner without an event counts as a failure. Otherwise it would be reopened at once forever.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -245,7 +245,7 @@ async fn open(
         body: response.into_body(),
         lines: Lines::default(),
         opened,
-        until: opened + seconds + GRACE,
+        until: opened + seconds + seconds / GRACE,
         received: false,
     })
 }

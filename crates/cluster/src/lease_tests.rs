@@ -494,3 +494,16 @@ async fn waits_until_the_holder_has_released_its_lock() {
     let (reads, ()) = tokio::join!(waits, released);
     assert!(reads > 1, "the first read does not suffice");
 }
+
+/// A lock counts from the moment before its first write. A write that arrives later would take a lock that has expired.
+#[tokio::test]
+async fn lock_is_not_taken_by_a_write_that_ends_after_its_duration() {
+    let (client, _) = serving(|request| match request.method.as_str() {
+        "GET" => status(404, "NotFound", "not found", json!({"kind": "leases", "name": "nodecfg-prod"})),
+        _ => Reply::Json(503, json!({})),
+    });
+    let reader = ClusterReader::new(client, "https://fake", options()).within(Duration::from_secs(30));
+    let began = tokio::time::Instant::now();
+    acquire(&reader, lock("me")).await.expect_err("no write is accepted");
+    assert!(began.elapsed() < Duration::from_secs(15), "the lock lasts one second, and the wait {:?}", began.elapsed());
+}

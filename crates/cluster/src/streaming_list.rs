@@ -56,7 +56,7 @@ pub(super) async fn stream_list<T>(
     let call = Call::new(Method::GET, collection.uri(&format!("{INITIAL_EVENTS}&timeoutSeconds={}", LIMIT.as_secs())));
     let limit = transport.limits.attempt.min(transport.limits.total);
     let too_slow = |_| AttemptError::TooSlow(limit);
-    let end = nodecfg_clock::instant() + LIMIT + GRACE;
+    let end = nodecfg_clock::instant() + LIMIT + LIMIT / GRACE;
     let response = tokio::time::timeout(limit, transport.open(&call)).await.map_err(too_slow)??;
     let mut body = response.into_body();
     let (mut lines, mut all) = (Lines::default(), BTreeMap::new());

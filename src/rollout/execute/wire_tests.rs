@@ -2,7 +2,7 @@
 
 use nodecfg_cluster::lease::{self, LockOptions};
 use nodecfg_cluster::{ReaderOptions, observe};
-use nodecfg_contract::observed::{Drain, POOL_LABEL, Pause};
+use nodecfg_contract::observed::{Abort, Drain, POOL_LABEL, Pause};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
@@ -297,6 +297,36 @@ async fn lost_lock_and_lost_watch_end_the_run_with_their_reason() {
     assert!(!ended.lock_lost && ended.error.is_some(), "{ended:?}");
     let stopped = &ended.outcome.pools[&pool_name("a")].stopped;
     assert!(matches!(stopped, Some(StopReason::ClusterFailed { .. })), "{stopped:?}");
+}
+
+/// Another run may change the node in transition.
+#[tokio::test]
+async fn write_without_the_lock_ends_the_run_although_a_node_is_in_transition() {
+    let cluster = Cluster::of(&["a1"]).await;
+    // The watch never shows that the node converged.
+    cluster.inject("watch", "nodes", FaultKind::Hang);
+    let (options, desired) = (options(), desired([pool("a", 64, policy(1))]));
+    let observed = observe::list(&cluster.reader, Some(NAMESPACE)).await.unwrap();
+    let plan = make(&desired, &observed, &options).unwrap();
+    let (writer, held) = cluster.writer().await;
+    cluster.embedded.wire().log.clear();
+    let signals = Signals::none();
+    let lose = async {
+        while cluster.writes().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        held.release().await;
+        let (holder, by) = ("me".to_owned(), "ada".to_owned());
+        let abort = Abort { holder, by, at: Timestamp::UNIX_EPOCH, reason: None, back: true };
+        signals.orders.send_replace(Orders { abort: Some(abort), ..Orders::default() });
+    };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let (rollout, lost) = (rollout(&plan, &desired, &observed, &options), std::future::pending());
+    let (orders, stop) = (signals.orders.subscribe(), signals.stop.subscribe());
+    let run = execute(rollout, &cluster.reader, &writer, lost, orders, stop, &mut ignore);
+    let ended = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(run, lose).0 }).await;
+    let execution = ended.expect("it ends").unwrap();
+    assert!(execution.lock_lost && ends(&execution) == [&End::InFlight], "{execution:?}");
 }
 
 /// A new node needs the ConfigMap that its pointer names, and half of the pointers must not be refused.
