@@ -139,7 +139,7 @@ mod tests {
         let mut lines = request.trim_end().lines();
         assert_eq!(lines.next(), Some("get /healthz http/1.1"));
         let names: Vec<&str> = lines.filter_map(|line| line.split(':').next()).collect();
-        assert_eq!(names, ["host"], "{request}");
+        assert_eq!(names, ["connection", "host"], "{request}");
     }
 
     /// A body without an end would otherwise fill the agent's memory until the probe's time limit.
