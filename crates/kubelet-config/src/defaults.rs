@@ -2,7 +2,7 @@
 //! Two configurations with equal results are the same to the kubelet.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Map, Value as Json};
 
@@ -105,19 +105,18 @@ fn merge_eviction(whole: &mut Map<String, Json>, minor: Minor) {
     }
 }
 
-/// The defaults of all fields by version, computed once: a configuration sets few of the fields.
-static OF_UNSET: LazyLock<BTreeMap<Minor, Map<String, Json>>> = LazyLock::new(|| {
-    let filled = |minor| {
-        let mut map = Map::new();
-        fill(&mut map, "", |field, given| value_of(field, given, minor), minor);
-        (minor, map)
-    };
-    Minor::all().map(filled).collect()
-});
+/// The defaults of all fields by version, each computed once: a configuration sets few of the fields.
+static OF_UNSET: LazyLock<BTreeMap<Minor, OnceLock<Map<String, Json>>>> =
+    LazyLock::new(|| Minor::all().map(|minor| (minor, OnceLock::new())).collect());
 
 /// Fills in the fields of the whole configuration.
 fn fill_root(map: &mut Map<String, Json>, minor: Minor) {
-    let of_unset = OF_UNSET.get(&minor);
+    let computed = || {
+        let mut map = Map::new();
+        fill(&mut map, "", |field, given| value_of(field, given, minor), minor);
+        map
+    };
+    let of_unset = OF_UNSET.get(&minor).map(|defaults| defaults.get_or_init(computed));
     let value = |field: &Field, given: Option<Json>| match (given, of_unset) {
         (None, Some(defaults)) => defaults.get(field.name()).cloned(),
         (given, _) => value_of(field, given, minor),
