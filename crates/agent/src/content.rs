@@ -144,7 +144,7 @@ fn on_node(
     minor: Minor,
     kubelet: Option<KubeletVersion>,
 ) -> Option<(Document, Verdict)> {
-    let merged = merge_over(underneath.texts(), reviewed)?;
+    let merged = || merge_over(underneath.texts(), reviewed);
     let verdict = |stage, refusals, startup| Verdict {
         minor,
         stage,
@@ -156,11 +156,12 @@ fn on_node(
     Some(match underneath.run(Some(text), kubelet) {
         Some(Ok(Effective { document, startup, .. })) => (document, verdict(Stage::Ok, Vec::new(), startup)),
         Some(Err(Refused { stage, refusals, .. })) if !refusals.is_empty() => {
-            (merged, verdict(stage, refusals, Vec::new()))
+            (merged()?, verdict(stage, refusals, Vec::new()))
         }
         Some(Err(Refused { by: Some(Origin::Config | Origin::DropIn(_)), .. })) => return None,
         // By its version, the kubelet reads no drop-ins.
         Some(Err(_)) | None => {
+            let merged = merged()?;
             let verdict = verdict::assess(&merged, minor);
             (merged, verdict)
         }

@@ -403,8 +403,8 @@ async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) 
     EffectResult::Fetched(FetchResult { result, node, kubelet }, process)
 }
 
-/// Asks the host whether it meets the conditions of a download, which all have a need. What it lacks, it must lack twice: another program may be
-/// replacing a file or restarting.
+/// Asks the host whether it meets the conditions of a download, which all have a need. What it lacks, it must lack twice:
+/// another program may be replacing a file or restarting.
 async fn preflight<H: Host>(
     host: &H,
     clock: ScaledClock,

@@ -149,7 +149,8 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// What the host must have for the kubelet to start with a download. Empty if that is not known, or if the kubelet runs
-    /// the download already. Each condition has a need. `kubelet`: version installed now, if known. `process`: the running kubelet.
+    /// the download already. Each condition has a need. `kubelet`: version installed now, if known. `process`: the running
+    /// kubelet.
     #[must_use]
     pub fn host_conditions(
         &mut self,

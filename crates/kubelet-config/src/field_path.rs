@@ -96,9 +96,9 @@ fn not_found(name: &str, parent: &str) -> NotFound {
         named.next().map(|field| plain(&field.path))
     };
     let anywhere = || {
-        let names = fields::all().filter_map(|field| field.path.rsplit('.').next());
+        let names = fields::all().map(Field::name);
         let near = nearest(name, names.filter(|last| !last.ends_with([']', '}'])))?;
-        fields::all().find(|field| field.path.rsplit('.').next() == Some(near)).map(|field| plain(&field.path))
+        fields::all().find(|field| field.name() == near).map(|field| plain(&field.path))
     };
     let near = beside.or_else(elsewhere).or_else(|| if parent.is_empty() { anywhere() } else { None });
     NotFound { name: name.to_owned(), parent: plain(parent), near }

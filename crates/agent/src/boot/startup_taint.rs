@@ -8,8 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::BootError;
-use crate::content;
-use crate::content::Underneath;
+use crate::content::{self, Underneath};
 use crate::disk::Disk;
 use crate::placement::{DropIns, kubelet_texts, remove_drop_in, write_drop_in};
 use kubelet_config::document::{Document, apply_merge_patch};

@@ -57,7 +57,6 @@ fn moves() -> impl Strategy<Value = Move> {
 /// The values of the reviewed fields that a kubelet runs with the files of the disk. `None` if it does not start.
 fn values(sim: &RuntimeHarness, arguments: &[String]) -> Option<BTreeMap<&'static str, serde_json::Value>> {
     let files = sim.disk.files();
-    let text = |path: &str| files.get(path).map(|content| String::from_utf8_lossy(content).into_owned());
     let mut entries = BTreeMap::new();
     for (path, content) in &files {
         let Some(below) = path.strip_prefix(&format!("{CONFIG_DIR}/")) else { continue };
@@ -70,7 +69,7 @@ fn values(sim: &RuntimeHarness, arguments: &[String]) -> Option<BTreeMap<&'stati
         }
     }
     let folder = ConfigDir { path: CONFIG_DIR.to_owned(), root: Some(FolderEntry::Folder(entries)) };
-    let config = text(CONFIG)?;
+    let config = String::from_utf8_lossy(files.get(CONFIG)?);
     let running = effective::effective(&Kubelet {
         minor: Minor(36),
         config: Some(ConfigFile { path: CONFIG, text: &config }),

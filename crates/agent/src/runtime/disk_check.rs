@@ -92,11 +92,9 @@ impl<D: Disk> AgentRuntime<D> {
 
     /// Compares what the kubelet runs with the last report. Returns the next step if that has changed.
     pub fn compare_again(&mut self, process: Result<KubeletProcess, ProcessProblem>, now: Timestamp) -> Option<Step> {
-        let is_other = self.reported.is_some() && {
-            let compared = self.compared(process);
-            compared != self.reported
-        };
-        is_other.then(|| self.handle(Event::Drifted, now))
+        self.reported.as_ref()?;
+        let compared = self.compared(process);
+        (compared != self.reported).then(|| self.handle(Event::Drifted, now))
     }
 
     /// Compares the active configuration with what the kubelet runs. `None` if its checkpoint is unreadable.
@@ -133,10 +131,11 @@ impl<D: Disk> AgentRuntime<D> {
         // A removed file has no time of change.
         let paths = files.paths();
         match &self.first_read {
-            Some((started, first)) if *started == process.started && !first.is_subset(&paths) => {
-                return Err(Unproven::NotRestarted);
+            Some((started, first)) if *started == process.started => {
+                if !first.is_subset(&paths) {
+                    return Err(Unproven::NotRestarted);
+                }
             }
-            Some((started, _)) if *started == process.started => {}
             _ => self.first_read = Some((process.started, paths)),
         }
         let content = active.map(LoadedText::reviewed);

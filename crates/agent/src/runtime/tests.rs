@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::harness::{
-    Action, Behaviour, CONFIG, CONFIG_DIR, FOLDER, RuntimeHarness, STATIC, Way, over, own, provisioned, settings, text,
+    Action, Behaviour, CONFIG, CONFIG_DIR, FOLDER, HEAD, RuntimeHarness, STATIC, Way, over, own, provisioned, settings,
+    text,
 };
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
@@ -389,6 +390,17 @@ fn kubelet_with_other_paths_is_unproven() {
     }
 }
 
+/// Reasons of the conditions that a report gets from the comparison with this process.
+fn completed_reasons(
+    agent: &mut AgentRuntime<MemoryDisk>,
+    sim: &RuntimeHarness,
+    process: KubeletProcess,
+) -> Vec<String> {
+    let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
+    let status = agent.complete(status, Ok(process), sim.now());
+    status.conditions.into_iter().map(|condition| condition.reason).collect()
+}
+
 /// Another program may write the file at any moment.
 #[test]
 fn changed_file_of_the_agent_proves_nothing() {
@@ -400,11 +412,7 @@ fn changed_file_of_the_agent_proves_nothing() {
         sim.run(60);
         let mut agent = sim.open_agent();
         agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
-        let mut reason = || {
-            let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
-            let status = agent.complete(status, Ok(sim.process()), sim.now());
-            status.conditions.into_iter().map(|condition| condition.reason).collect::<Vec<_>>()
-        };
+        let mut reason = || completed_reasons(&mut agent, &sim, sim.process());
         assert_eq!(reason(), ["Effective"]);
         sim.disk.put(&path, text("other", 1, Behaviour::Good).as_bytes(), 0o644);
         assert_eq!(reason(), ["NotInPlace"]);
@@ -417,15 +425,11 @@ fn file_that_was_removed_after_the_start_of_the_kubelet_proves_nothing() {
     let mut sim =
         RuntimeHarness::new(Way::DropIn, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
     let later = Path::new(CONFIG_DIR).join("95-later.conf");
-    sim.disk.put(&later, b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", 0o644);
+    sim.disk.put(&later, HEAD.as_bytes(), 0o644);
     sim.run(60);
     let mut agent = sim.open_agent();
     agent.start(KubeletVersion::parse("v1.36.2"), sim.now());
-    let mut reasons = |process: &KubeletProcess| {
-        let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
-        let status = agent.complete(status, Ok(process.clone()), sim.now());
-        status.conditions.into_iter().map(|condition| condition.reason).collect::<Vec<_>>()
-    };
+    let mut reasons = |process: &KubeletProcess| completed_reasons(&mut agent, &sim, process.clone());
     let process = sim.process();
     assert_eq!(reasons(&process), ["Effective"]);
     sim.disk.remove_file(&later).unwrap();

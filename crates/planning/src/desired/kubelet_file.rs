@@ -165,7 +165,7 @@ fn map_of(node: &Node, path: &str) -> Option<String> {
         _ => false,
     };
     let field = children.filter(|field| field.is_known_to(NEWEST)).find(named)?;
-    Some(format!("{}: {}", field.path.rsplit('.').next()?, scalar.text))
+    Some(format!("{}: {}", field.name(), scalar.text))
 }
 
 fn has_type(node: &Node, one: FieldType) -> bool {
