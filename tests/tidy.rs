@@ -14,7 +14,7 @@ use kubelet_config::minor::{NEWEST_RELEASED, OLDEST};
 use walkdir::WalkDir;
 
 /// Dependencies that the manifest of a crate must not have, so that its code cannot use them.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     (
         "kubelet-config",
         &[
@@ -34,6 +34,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("contract", &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
     ("install", &["clap", "git2", "kube", "nodecfg-agent", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
     ("planning", &["clap", "futures", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-sandbox", "tokio"]),
+    ("rollout", &["clap", "futures", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-sandbox", "tokio"]),
     ("cluster", &["clap", "git2", "nodecfg-agent", "nodecfg-planning", "nodecfg-sandbox"]),
     ("agent", &["axum", "git2", "nodecfg-planning", "nodecfg-sandbox"]),
     ("sandbox", &["clap", "git2", "nodecfg-planning"]),
@@ -43,7 +44,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
 /// files are exempt.
 const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
-        &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src"],
+        &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src", "crates/rollout/src"],
         &["std::fs", "TcpListener", "TcpStream", "UdpSocket", "std::process", "std::env", "std::thread"],
         "is pure: callers pass in time, randomness and external data",
     ),

@@ -7,8 +7,8 @@
 use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::printable::is_hidden;
-use nodecfg_planning::gates::judge::{Answer, KnownSeries, judge};
-use nodecfg_planning::gates::object::{parse_condition, parse_json_path_value};
+use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
+use nodecfg_planning::gates::wanted::{parse_condition, parse_json_path_value};
 use nodecfg_planning::gates::{Gate, GateCheck, Moment, ObjectRef, PATIENCE};
 
 fuzz_target!(|text: &str| {

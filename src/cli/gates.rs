@@ -14,8 +14,8 @@ use nodecfg_cluster::LabelKeys;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::gates::judge::{Answer, KnownSeries, judge};
 use nodecfg_planning::gates::{Gate, Question};
+use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
 
 /// Ask all gates of the repository now, and print their answers.
 ///

@@ -11,8 +11,8 @@ use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Observed, RunningConfig, UnreadReason};
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::rollout::Outcome;
-use nodecfg_planning::rollout::witness::{self, Witnesses};
+use nodecfg_rollout::Outcome;
+use nodecfg_rollout::witness::{self, Witnesses};
 use tokio::sync::watch;
 
 /// Time limit of one kubelet's answer.

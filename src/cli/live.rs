@@ -10,8 +10,8 @@ use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
 use crate::report::steps::{self, FEW_POOLS, Printed};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_rollout::machine::Mode;
+use nodecfg_rollout::progress::{Event, Progress};
 
 /// Minimum interval between redraws after an event.
 pub(super) const MIN_REDRAW: Duration = Duration::from_millis(100);

@@ -28,7 +28,7 @@ use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{Options, Plan, Problem, check_returning};
-use nodecfg_planning::rollout::machine::Mode;
+use nodecfg_rollout::machine::Mode;
 
 /// Arguments that control a rollout.
 #[derive(Debug, Clone, clap::Args)]

@@ -29,9 +29,9 @@ use nodecfg_agent::cli::stop_signals::Signal;
 pub(super) use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::Event;
-use nodecfg_planning::rollout::{PoolOutcome, StopReason};
+use nodecfg_rollout::machine::Mode;
+use nodecfg_rollout::progress::Event;
+use nodecfg_rollout::{PoolOutcome, StopReason};
 
 /// Requires a format that can be written while the command runs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), CommandError> {

@@ -22,7 +22,7 @@ use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::{ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_planning::plan::Options;
-use nodecfg_planning::rollout::machine::Mode;
+use nodecfg_rollout::machine::Mode;
 
 /// Time in which the watch delivers what a sync wrote before it released its lock. A sync writes the assignments long
 /// before its end.

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use super::prometheus::Prometheus;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::objects::{ObjectReader, Wanted};
-use nodecfg_planning::gates::judge::{Answer, Asked, Series};
 use nodecfg_planning::gates::{ObjectRef, PrometheusQuery, Question};
 use nodecfg_planning::instant::Instant;
+use nodecfg_rollout::judge::{Answer, Asked, Series};
 
 /// Number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;

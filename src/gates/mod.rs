@@ -1,5 +1,5 @@
 //! Answers for the gates of a rollout: asks Prometheus and the API server. Must not judge the answers; that is
-//! `nodecfg_planning::gates::judge`.
+//! `nodecfg_rollout::judge`.
 
 mod ask;
 mod prometheus;

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use super::wire;
 use crate::https::{Authorities, connector, with_causes};
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::gates::judge::Series;
+use nodecfg_rollout::judge::Series;
 
 /// Limit of the bytes read from a response.
 const RESPONSE_LIMIT: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::gates::judge::Series;
+use nodecfg_rollout::judge::Series;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -3,8 +3,8 @@
 use super::{count, duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::drain::{DrainFailure, DrainRecord};
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
+use nodecfg_planning::drain::DrainFailure;
+use nodecfg_rollout::{DrainRecord, End, NodeOutcome, Outcome};
 
 /// A node that a run drained, or began to drain, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(super) mod tests {
     use super::*;
     use nodecfg_planning::convergence::Target;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
-    use nodecfg_planning::rollout::PoolOutcome;
+    use nodecfg_rollout::PoolOutcome;
 
     /// A run that drained two nodes, one of them against a budget, and failed to drain two.
     pub(in crate::report) fn outcome() -> Outcome {

@@ -14,7 +14,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::Why;
-use nodecfg_planning::rollout::StopReason;
+use nodecfg_rollout::StopReason;
 
 /// The maximum number of pools that a next step names.
 const MAX_POOLS: usize = 8;

@@ -13,8 +13,8 @@ use crate::layout::hanging;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, GateName, PoolName};
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::gates::judge::GateState;
 use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment};
+use nodecfg_rollout::judge::GateState;
 
 /// Maximum number of pools in the text of a gate.
 const NAMED_POOLS: usize = 5;

@@ -13,7 +13,7 @@ use crate::status::NewNodes;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::hold::Hold;
-use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -109,7 +109,7 @@ mod tests {
     use nodecfg_planning::convergence::{ConvergenceFailure, Target};
     use nodecfg_planning::plan::Why;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
-    use nodecfg_planning::rollout::End;
+    use nodecfg_rollout::End;
 
     #[test]
     fn lists_all_nodes_with_explanations_and_next_step() {

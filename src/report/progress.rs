@@ -15,8 +15,8 @@ use nodecfg_contract::json_document::{FORMAT_VERSION, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
 use nodecfg_contract::printable::{at_most, one_line};
 use nodecfg_planning::convergence::Target;
-use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
 use nodecfg_planning::snapshot::Signer;
+use nodecfg_rollout::progress::{Event, NodeCounts, Progress};
 
 /// The maximum length of a message, in characters. JSON has the whole message.
 const MAX_MESSAGE: usize = 1000;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::count;
 use super::table::{Column, Table};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::rollout::{BeforeAfter, NodeOutcome, Outcome, Recovery};
+use nodecfg_rollout::{BeforeAfter, NodeOutcome, Outcome, Recovery};
 
 /// A node that a run assigned, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use nodecfg_planning::convergence::Target;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
-    use nodecfg_planning::rollout::{End, PoolOutcome};
+    use nodecfg_rollout::{End, PoolOutcome};
 
     fn outcome() -> Outcome {
         let number = |before, after| BeforeAfter { before, after };

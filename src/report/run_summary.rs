@@ -23,7 +23,7 @@ use super::summary;
 use super::{count, duration, names};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
+use nodecfg_rollout::{End, NodeOutcome, Outcome};
 
 /// Maximum number of rows of a table, and of items of a list.
 const MAX_ROWS: usize = 50;
@@ -308,7 +308,7 @@ mod tests {
     use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
     use nodecfg_planning::plan::Why;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
-    use nodecfg_planning::rollout::{PoolOutcome, StopReason};
+    use nodecfg_rollout::{PoolOutcome, StopReason};
 
     fn before(command: &'static str) -> PlannedRun {
         let header = RunHeader {

@@ -27,7 +27,7 @@ use nodecfg_agent::cli::description::AgentStatus;
 use nodecfg_agent::cli::pass::AgentPass;
 use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
 use nodecfg_planning::desired::schema::tidy;
-use nodecfg_planning::rollout::progress::Progress;
+use nodecfg_rollout::progress::Progress;
 
 /// Schema of a JSON output.
 pub struct Output {

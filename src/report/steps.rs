@@ -12,7 +12,7 @@ use super::style::{good, heading};
 use super::{count, duration};
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::plan::{Plan, PoolPlan};
-use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
+use nodecfg_rollout::progress::{Event, NodeCounts, Progress};
 
 /// The maximum number of nodes of a small rollout, whose output lists every node.
 pub const SMALL_ROLLOUT: usize = 12;
@@ -256,8 +256,8 @@ mod tests {
         canary, desired, namespace, node, observed, on, options, policy, pool, refusing, rendered,
     };
     use nodecfg_planning::plan::make;
-    use nodecfg_planning::rollout::StopReason;
-    use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
+    use nodecfg_rollout::StopReason;
+    use nodecfg_rollout::machine::{Command, Input, Machine, Mode};
 
     const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 

@@ -12,7 +12,7 @@ use nodecfg_contract::observed::{Age, Pause};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::Why;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// The maximum number of reasons of each kind.
 const MAX_REASONS: usize = 8;

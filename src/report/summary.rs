@@ -20,8 +20,8 @@ use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::plan::Why;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
 use nodecfg_planning::state::State;
+use nodecfg_rollout::{End, NodeOutcome, Outcome};
 
 /// The maximum rows of a folded table.
 const MAX_ROWS: usize = 50;

@@ -5,7 +5,7 @@ use nodecfg_contract::error_text;
 use nodecfg_planning::convergence::{Target, Trial};
 use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
-use nodecfg_planning::rollout::{PoolOutcome, StopReason};
+use nodecfg_rollout::{PoolOutcome, StopReason};
 
 const FOLDED: SummaryOptions = SummaryOptions { width: usize::MAX, all: false, at: Timestamp::UNIX_EPOCH };
 

@@ -27,9 +27,9 @@ use nodecfg_planning::plan::fixtures::{
     with_config_map,
 };
 use nodecfg_planning::plan::{Domain, Kept, Why, make};
-use nodecfg_planning::rollout::progress::{Event, Progress};
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_rollout::progress::{Event, Progress};
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// A node name of 253 characters.
 fn long_node(number: usize) -> NodeName {

@@ -13,7 +13,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
-use nodecfg_planning::rollout::forecast::PoolStart;
+use nodecfg_rollout::forecast::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
 /// differ.

@@ -18,8 +18,8 @@ use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
-use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
+use nodecfg_rollout::forecast::PoolStart;
 
 mod compare;
 mod drains;

@@ -17,7 +17,7 @@ use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Plan, PoolPlan, membership, rollback_fix};
-use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
+use nodecfg_rollout::forecast::{PoolStart, forecast};
 
 /// A pool pointer that a sync moves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -21,16 +21,16 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders, Pod};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::drain::evictions::PodChange;
-use nodecfg_planning::gates::judge::Asked;
 use nodecfg_planning::gates::{Gate, Question};
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
-use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
-use nodecfg_planning::rollout::orders::OrderWatcher;
-use nodecfg_planning::rollout::progress::{Event, Progress};
-use nodecfg_planning::rollout::{Outcome, StopReason};
 use nodecfg_planning::state::State;
+use nodecfg_rollout::evictions::PodChange;
+use nodecfg_rollout::judge::Asked;
+use nodecfg_rollout::machine::{Command, Input, Machine, Mode};
+use nodecfg_rollout::orders::OrderWatcher;
+use nodecfg_rollout::progress::{Event, Progress};
+use nodecfg_rollout::{Outcome, StopReason};
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@ use super::execute::Rollout;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writer::NodeNotice;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::rollout::StopReason;
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_rollout::StopReason;
+use nodecfg_rollout::progress::{Event, Progress};
 
 /// Time that the end of a rollout waits for unsent Events.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use nodecfg_planning::convergence::{ConvergenceFailure, Target};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
-    use nodecfg_planning::rollout::progress::{NodeCounts, PoolState, StartGate};
+    use nodecfg_rollout::progress::{NodeCounts, PoolState, StartGate};
 
     #[tokio::test]
     async fn most_urgent_queue_comes_first() {

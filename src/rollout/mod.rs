@@ -1,4 +1,4 @@
-//! Execution of a plan: sends the commands of the pure state machine ([`nodecfg_planning::rollout`]) to the cluster
+//! Execution of a plan: sends the commands of the pure state machine ([`nodecfg_rollout`]) to the cluster
 //! and returns the observed changes. Must not decide.
 
 mod event_limits;

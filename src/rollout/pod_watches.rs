@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use nodecfg_cluster::{ClusterError, ClusterReader, PodEvent};
 use nodecfg_contract::names::NodeName;
-use nodecfg_planning::drain::evictions::PodChange;
+use nodecfg_rollout::evictions::PodChange;
 
 type PodStream = Pin<Box<dyn Stream<Item = (NodeName, Result<PodChange, ClusterError>)> + Send>>;
 

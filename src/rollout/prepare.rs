@@ -11,7 +11,7 @@ use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, R
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_planning::plan::{Action, Plan, PointerMove, PointerTime, PoolPlan};
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_rollout::progress::{Event, Progress};
 
 /// Number of ConfigMaps written concurrently.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;

@@ -6,7 +6,7 @@ use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Drain, Node, Pod};
-use nodecfg_planning::rollout::machine::{Command, Input};
+use nodecfg_rollout::machine::{Command, Input};
 
 /// Queued request.
 pub(super) enum Request {

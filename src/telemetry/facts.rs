@@ -11,8 +11,8 @@ use nodecfg_contract::observed::Observed;
 use nodecfg_planning::convergence;
 use nodecfg_planning::hold::HoldReason;
 use nodecfg_planning::plan::{Action, Plan};
-use nodecfg_planning::rollout::{End, Outcome};
 use nodecfg_planning::state::State;
+use nodecfg_rollout::{End, Outcome};
 
 /// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these
 /// names.

@@ -8,7 +8,7 @@ use tracing::Span;
 use super::facts::{Run, RunFailure};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_rollout::progress::{Event, Progress};
 
 /// Target of all spans and their events.
 pub const TARGET: &str = "nodecfg::spans";

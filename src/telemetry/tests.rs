@@ -16,8 +16,8 @@ use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::plan::{Owner, Why};
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 use nodecfg_planning::state::State;
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_millisecond(second * 1000 + 250).expect("a time")

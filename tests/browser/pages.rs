@@ -13,8 +13,8 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::{ChangedField, Why};
-use nodecfg_planning::rollout::progress::Progress;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn pool_name(name: &str) -> PoolName {
     PoolName::new(name).unwrap()

@@ -99,7 +99,8 @@ impl WantedSource {
 }
 
 /// Reports whether these fields contain a path: itself, or a field above it.
-pub(crate) fn is_accepted(path: &str, accepted: &BTreeSet<String>) -> bool {
+#[must_use]
+pub fn is_accepted(path: &str, accepted: &BTreeSet<String>) -> bool {
     let below = |field: &String| path.strip_prefix(field.as_str());
     accepted.iter().filter_map(below).any(|rest| rest.is_empty() || rest.starts_with('.'))
 }

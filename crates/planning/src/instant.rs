@@ -15,7 +15,7 @@ impl Instant {
     /// The start of the clock.
     pub const START: Self = Self(Duration::ZERO);
     /// A moment that never comes.
-    pub(crate) const NEVER: Self = Self(Duration::MAX);
+    pub const NEVER: Self = Self(Duration::MAX);
 
     /// The moment this long after the start of the clock.
     #[must_use]
@@ -57,37 +57,43 @@ impl Now {
 }
 
 /// The time after a duration.
-pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
+#[must_use]
+pub fn later(now: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| now.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// The time before a duration.
-pub(crate) fn earlier(now: Timestamp, by: Duration) -> Timestamp {
+#[must_use]
+pub fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| now.checked_sub(by).ok()).unwrap_or(Timestamp::MIN)
 }
 
 /// The duration since a time; zero if the time is in the future.
-pub(crate) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+#[must_use]
+pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fixtures"))]
 impl Now {
     /// The start of a test.
-    pub(crate) const START: Self = Self { instant: Instant::START, time: Timestamp::UNIX_EPOCH };
+    pub const START: Self = Self { instant: Instant::START, time: Timestamp::UNIX_EPOCH };
 
     /// The present once the first clock shows this moment.
-    pub(crate) fn at(self, moment: Instant) -> Self {
+    #[must_use]
+    pub fn at(self, moment: Instant) -> Self {
         Self { instant: moment, time: self.time_at(moment) }
     }
 
     /// The present this many seconds later.
-    pub(crate) fn after(self, seconds: i64) -> Self {
+    #[must_use]
+    pub fn after(self, seconds: i64) -> Self {
         self.at(self.instant.after(Duration::from_secs(seconds.unsigned_abs())))
     }
 
     /// The present after the time of day stepped by this many seconds.
-    pub(crate) fn stepped(self, seconds: i64) -> Self {
+    #[must_use]
+    pub fn stepped(self, seconds: i64) -> Self {
         Self { time: self.time + SignedDuration::from_secs(seconds), ..self }
     }
 }

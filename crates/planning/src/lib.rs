@@ -9,7 +9,6 @@
 //! - [`plan`]: changes that bring an observed cluster to the desired state.
 //! - [`schedule`]: times at which nodes may be touched.
 //! - [`convergence`]: the check whether a node has converged.
-//! - [`rollout`]: state machine that decides which node starts next.
 //! - [`state`]: states of a node and their severity.
 //!
 //! The caller passes time and randomness as values.
@@ -22,7 +21,6 @@ pub mod gates;
 pub mod hold;
 pub mod instant;
 pub mod plan;
-pub mod rollout;
 pub mod schedule;
 pub mod snapshot;
 pub mod state;

@@ -10,8 +10,8 @@ use super::page::{Mark, Span, Timeline, Track};
 use crate::report::progress::event_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
-use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::state::State;
+use nodecfg_rollout::progress::Progress;
 
 /// The maximum events per pool. A pool soaks once and stops once.
 const MAX_MARKS: usize = 8;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name};
-    use nodecfg_planning::rollout::StopReason;
+    use nodecfg_rollout::StopReason;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

@@ -20,10 +20,10 @@ use nodecfg_planning::convergence::{ConvergenceFailure, Target};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{self, node_name, pool_name, source};
 use nodecfg_planning::plan::{Why, make};
-use nodecfg_planning::rollout::forecast::PoolStart;
-use nodecfg_planning::rollout::progress::Progress;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
+use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

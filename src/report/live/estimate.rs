@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use nodecfg_planning::rollout::progress::StartGate;
+use nodecfg_rollout::progress::StartGate;
 
 /// The number of converged nodes after which the measured pace replaces the budget, in multiples of the budget. The
 /// first round of nodes ends all at once, so its pace is not representative.

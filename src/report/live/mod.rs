@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use self::pool::Pool;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_rollout::machine::Mode;
+use nodecfg_rollout::progress::{Event, Progress};
 
 mod estimate;
 mod pool;

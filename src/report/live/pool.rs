@@ -9,8 +9,8 @@ use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::plan::{Action, PoolPlan, WaveDomain, WaveKind};
-use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::{NodeCounts, PoolState, Progress, StartGate};
+use nodecfg_rollout::machine::Mode;
+use nodecfg_rollout::progress::{NodeCounts, PoolState, Progress, StartGate};
 
 /// A node in transition.
 #[derive(Debug, Clone, PartialEq)]

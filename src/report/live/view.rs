@@ -12,8 +12,8 @@ use crate::report::{count, duration, trial, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::Trial;
-use nodecfg_planning::rollout::progress::NodeCounts;
 use nodecfg_planning::state::State;
+use nodecfg_rollout::progress::NodeCounts;
 
 /// Terminals below this width show numbers without bars.
 const NARROW: usize = 50;

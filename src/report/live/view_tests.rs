@@ -11,9 +11,9 @@ use nodecfg_planning::plan::fixtures::{
     ZONE, canary, desired, in_zone, node, node_name, observed, options, policy, pool, pool_name,
 };
 use nodecfg_planning::plan::{Domain, Plan, make};
-use nodecfg_planning::rollout::StopReason;
-use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::{Event, PoolState, Progress, StartGate};
+use nodecfg_rollout::StopReason;
+use nodecfg_rollout::machine::Mode;
+use nodecfg_rollout::progress::{Event, PoolState, Progress, StartGate};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()

@@ -10,7 +10,7 @@ use nodecfg_planning::plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
 };
 use nodecfg_planning::plan::make;
-use nodecfg_planning::rollout::End;
+use nodecfg_rollout::End;
 
 static CLOCK: ScaledClock = ScaledClock::real();
 

@@ -6,7 +6,7 @@ use nodecfg_contract::observed::{Abort, Drain, POOL_LABEL, Pause};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
-use nodecfg_planning::rollout::End;
+use nodecfg_rollout::End;
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::server::wire::{Fault, FaultKind, InjectedFault, Matcher};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};

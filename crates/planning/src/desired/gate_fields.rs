@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fields::{Fields, text};
 use super::read::{duration_of, missing_field};
 use super::{RolloutPolicy, proposals};
-use crate::gates::object::{parse_condition, parse_json_path_value};
+use crate::gates::wanted::{parse_condition, parse_json_path_value};
 use crate::gates::{
     Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
     Wanted,

@@ -13,7 +13,6 @@ use kubelet_config::duration;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::printable::one_line;
 
-pub mod evictions;
 pub mod forecast;
 pub mod pods;
 
@@ -111,27 +110,6 @@ pub enum OnTimeout {
     Release,
     /// The node keeps its mark, and the next run continues.
     Hold,
-}
-
-/// Course of the drain of one node, for reports. A node that is drained again before a rollback has the sums of both.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DrainRecord {
-    /// Number of pods whose eviction the API server accepted.
-    pub evicted: usize,
-    /// Seconds from the request of the mark to the end of the evictions. Unset while they last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<f64>,
-    /// The last pod that a PodDisruptionBudget protected, and the answer of the API server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub blocked: Option<String>,
-}
-
-impl DrainRecord {
-    /// Records the end of the evictions.
-    pub(crate) fn end(&mut self, took: Duration) {
-        self.seconds = Some(self.seconds.unwrap_or_default() + took.as_secs_f64());
-    }
 }
 
 /// Reason why a drain ended without a change of the node.

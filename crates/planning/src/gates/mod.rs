@@ -1,7 +1,7 @@
 //! Gates of a rollout: conditions outside of the nodes that must hold before the next step (`spec.rollout.gates`).
 //!
 //! A [`Gate`] is policy, never part of a configuration's hash. The caller asks Prometheus and the API server.
-//! [`judge`] decides what the answers mean.
+//! The rollout decides what the answers mean.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,11 +17,7 @@ use nodecfg_contract::printable::one_line;
 use json_path::JsonPath;
 
 pub mod json_path;
-pub mod judge;
-pub mod object;
-
-#[cfg(test)]
-mod judge_tests;
+pub mod wanted;
 
 /// Limit of the gates of one pool.
 pub const MAX_GATES: usize = 50;

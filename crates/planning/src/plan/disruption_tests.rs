@@ -1,52 +1,13 @@
 //! Tests of the effect of changes on running pods.
 
+use super::change_fixtures::{cluster, config, planned, runs, wants};
 use super::disruption::{ChangeSet, Disruption};
-use super::fixtures::{
-    desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
-    with_config_map,
-};
-use super::{Plan, Scope, check, make};
-use crate::desired::{Desired, PoolTarget, Rendered};
+use super::fixtures::{desired, namespace, node, on, policy, pool, refusing, rendered_of, source};
+use super::{Scope, check};
+use crate::desired::{Desired, PoolTarget};
 use kubelet_config::risk::{Class, Risk, StateFile};
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{KubeletVersion, Node, Observed};
-
-/// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
-pub(crate) fn config(fields: &str) -> Rendered {
-    let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
-    rendered_of("a", &format!("{fields}{reserved}"))
-}
-
-/// Desired state with one pool that has these fields and allows `allowed`.
-pub(crate) fn wants(fields: &str, allowed: Class) -> Desired {
-    let mut pool = pool("a", 0, policy(1));
-    pool.policy.allow_disruption = allowed;
-    pool.target = PoolTarget::Config(Box::new(config(fields)));
-    desired([pool])
-}
-
-/// A cluster with these nodes and the readable contents of these configurations.
-pub(crate) fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
-    // Configurations of kubelets this old are not checked: these tests are about changes only.
-    let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
-    let mut cluster = observed(nodes.into_iter().map(old));
-    for fields in configs {
-        let rendered = config(fields);
-        with_config_map(&mut cluster, "a", &rendered);
-        cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
-    }
-    cluster
-}
-
-pub(crate) fn runs(name: &str, fields: &str) -> Node {
-    on(node(name, "a"), &config(fields).source(&namespace()))
-}
-
-pub(crate) fn planned(desired: &Desired, cluster: &Observed) -> Plan {
-    let plan = make(desired, cluster, &options()).expect("can be planned");
-    assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
-    plan
-}
+use nodecfg_contract::observed::{KubeletVersion, Observed};
 
 fn disruption(wanted: &str, allowed: Class, cluster: &Observed) -> Disruption {
     planned(&wants(wanted, allowed), cluster).pools.remove(0).disruption

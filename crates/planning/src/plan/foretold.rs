@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use super::disruption_tests::{planned, wants};
+use super::change_fixtures::{planned, wants};
 use super::fixtures::{fetched, namespace, node, observed, on, rendered_of, replacing, with_config_map};
 use super::{ChangedField, Plan};
 use crate::desired::{Pool, PoolTarget};

@@ -92,7 +92,7 @@ pub fn loss_warnings<'f>(pool: &Pool, fields: impl IntoIterator<Item = &'f Chang
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::disruption_tests::{cluster, planned, runs, wants};
+    use super::super::change_fixtures::{cluster, planned, runs, wants};
     use super::super::{Scope, check};
     use crate::desired::Desired;
     use kubelet_config::removals;

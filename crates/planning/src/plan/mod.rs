@@ -47,7 +47,7 @@ mod required_config_maps;
 mod reservations;
 mod reset;
 mod returning;
-pub(crate) mod sample;
+pub mod sample;
 pub mod saved;
 mod scope;
 mod selection;
@@ -57,12 +57,14 @@ mod verdicts;
 mod waves;
 mod why;
 
+#[cfg(any(test, feature = "fixtures"))]
+pub mod change_fixtures;
 #[cfg(test)]
 mod check_tests;
 #[cfg(test)]
 mod content_tests;
 #[cfg(test)]
-pub(crate) mod disruption_tests;
+mod disruption_tests;
 #[cfg(test)]
 mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
@@ -106,8 +108,7 @@ pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
-pub use verdicts::CLUSTER_FINDINGS;
-pub(crate) use verdicts::known_minor;
+pub use verdicts::{CLUSTER_FINDINGS, known_minor};
 
 /// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
 /// the part that must not change between review and sync.
@@ -348,7 +349,7 @@ impl Why {
 
     /// Reports whether the reason is a state of the node that may end during a rollout.
     #[must_use]
-    pub(crate) fn may_end(&self) -> bool {
+    pub fn may_end(&self) -> bool {
         matches!(
             self,
             Self::NoDynamicConfig | Self::AgentSilent | Self::Outlived | Self::Unreadable(_) | Self::Maintained { .. }

@@ -65,7 +65,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Scope;
-    use super::super::disruption_tests::{cluster, planned, runs, wants};
+    use super::super::change_fixtures::{cluster, planned, runs, wants};
     use super::super::{check, fixtures};
     use super::*;
     use crate::desired::Desired;

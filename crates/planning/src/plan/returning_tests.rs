@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ChangeSet;
-use super::disruption_tests::{cluster, config, planned, runs, wants};
+use super::change_fixtures::{cluster, config, planned, runs, wants};
 use super::fixtures::replacing;
 use crate::desired::Desired;
 use kubelet_config::risk::Class;

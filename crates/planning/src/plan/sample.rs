@@ -26,7 +26,7 @@ use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, Unrea
 /// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
 const MAX_PER_GROUP: usize = 3;
 /// Maximum number of asked nodes.
-pub(crate) const MAX_NODES: usize = 24;
+pub const MAX_NODES: usize = 24;
 /// Maximum number of changed fields. A KubeletConfiguration has fewer than 200 fields.
 const MAX_FIELDS: usize = 1000;
 
@@ -80,7 +80,8 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
 }
 
 /// The nodes of a sorted group that are asked: the first, the last and the middle one.
-pub(crate) fn spread<'n>(nodes: &[&'n NodeName]) -> Vec<&'n NodeName> {
+#[must_use]
+pub fn spread<'n>(nodes: &[&'n NodeName]) -> Vec<&'n NodeName> {
     let last = nodes.len().saturating_sub(1);
     let chosen = [0, last, last / 2].into_iter().take(MAX_PER_GROUP.min(nodes.len()));
     chosen.filter_map(|index| nodes.get(index).copied()).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::disruption_tests::{config, planned, runs, wants};
+use super::change_fixtures::{config, planned, runs, wants};
 use super::fixtures::{
     desired, fetched, managed, namespace, node, node_name, observed, on, policy, pool, replacing, source,
     with_config_map,

@@ -15,7 +15,8 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 
 /// Minor version of a node's kubelet, if its rules are known.
-pub(crate) fn known_minor(node: &Node) -> Option<Minor> {
+#[must_use]
+pub fn known_minor(node: &Node) -> Option<Minor> {
     node.kubelet_version
         .filter(|version| version.major == 1)
         .map(|version| Minor(version.minor))

@@ -12,8 +12,8 @@ use crate::report::{count, names};
 use crate::review::{Changes, Group, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{Action, ChangedField, Step};
-use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::state::State;
+use nodecfg_rollout::forecast::PoolStart;
 
 /// Maximum number of fields in brief form, worst risk first, and of reasons, by path.
 const MAX_BRIEF: usize = 10;

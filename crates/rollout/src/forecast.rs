@@ -1,0 +1,95 @@
+//! Forecast of the start of a sync, computed by the state machine of the rollout itself.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::StopReason;
+use super::machine::{Input, Machine, Mode};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::hold::Hold;
+use nodecfg_planning::instant::{Instant, Now};
+use nodecfg_planning::plan::Plan;
+
+/// Start of the rollout of one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum PoolStart {
+    /// The pool starts nodes as its canaries and its budget allow, or has nothing to start.
+    #[default]
+    Starts,
+    /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
+    Waits,
+    /// No node of the pool starts now, because the pool is held.
+    Held {
+        /// The reason, and the next opening.
+        hold: Hold,
+    },
+    /// The pool stops at once: nodes failed on this configuration before.
+    Stops {
+        /// The reason.
+        reason: StopReason,
+    },
+}
+
+/// Starts of all pools of a plan in a sync that begins now.
+#[must_use]
+pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
+    let mut machine = Machine::new(plan, Mode::ASSIGN);
+    machine.step(Input::Start, Now { instant: Instant::START, time: now });
+    machine.starts()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_contract::observed::{Node, Observed, Readiness};
+    use nodecfg_planning::desired::Pool;
+    use nodecfg_planning::plan::fixtures::{
+        canary, desired, namespace, node, observed, options, policy, pool, refusing, rendered, with_config_map,
+    };
+    use nodecfg_planning::plan::make;
+
+    fn starts(pools: impl IntoIterator<Item = Pool>, observed: &Observed) -> Vec<PoolStart> {
+        let plan = make(&desired(pools), observed, &options()).expect("can be planned");
+        forecast(&plan, Timestamp::UNIX_EPOCH).into_values().collect()
+    }
+
+    fn failed(name: &str, pool: &str) -> Node {
+        refusing(node(name, pool), &rendered(pool, 64).source(&namespace()), "unknown field")
+    }
+
+    #[test]
+    fn pool_with_a_known_failure_stops_at_once() {
+        let with_canary = Pool {
+            policy: nodecfg_planning::desired::RolloutPolicy { canary: canary(1, 60), ..policy(2) },
+            ..pool("b", 64, policy(2))
+        };
+        let tolerant = Pool {
+            policy: nodecfg_planning::desired::RolloutPolicy { max_failures: 1, ..policy(3) },
+            ..pool("c", 64, policy(3))
+        };
+        let nodes = ["a", "b", "c"].into_iter().flat_map(|pool| {
+            [failed(&format!("{pool}1"), pool), node(&format!("{pool}2"), pool), node(&format!("{pool}3"), pool)]
+        });
+        let mut cluster = observed(nodes);
+        for name in ["a", "b", "c"] {
+            with_config_map(&mut cluster, name, &rendered(name, 64));
+        }
+        let found = starts([pool("a", 64, policy(2)), with_canary, tolerant, pool("d", 64, policy(1))], &cluster);
+        assert_eq!(found[0], PoolStart::Stops { reason: StopReason::TooManyFailures { failures: 1, max_failures: 0 } });
+        // Failed nodes go before the canaries.
+        assert_eq!(found[1], found[0]);
+        assert_eq!(found[2..], [PoolStart::Starts, PoolStart::Starts]);
+    }
+
+    #[test]
+    fn pool_without_budget_waits() {
+        let maintained = Node { deleting: true, ready: Readiness::NotReady, ..node("n1", "a") };
+        let found = starts([pool("a", 64, policy(1))], &observed([maintained, node("n2", "a")]));
+        assert_eq!(found, [PoolStart::Waits]);
+        assert_eq!(starts([pool("a", 64, policy(1))], &observed([node("n2", "a")])), [PoolStart::Starts]);
+    }
+}

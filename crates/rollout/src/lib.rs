@@ -1,0 +1,25 @@
+//! Rollout of a plan: its state machine, progress events and outcome.
+//!
+//! [`machine`] decides when a node starts, from the events that it receives and their times. The plan decides what
+//! happens to each node. The caller carries out the commands: nothing here accesses a cluster or reads a clock.
+//!
+//! - [`evictions`]: evictions of a node whose change needs a drained node.
+//! - [`judge`]: what the answers of gates mean.
+//! - [`orders`]: orders of operators during a rollout.
+//! - [`progress`]: events for the user.
+//! - [`forecast`]: the start of a rollout, before it runs.
+//! - [`witness`]: answers of the kubelets at its end.
+
+pub mod evictions;
+pub mod forecast;
+pub mod judge;
+pub mod machine;
+pub mod orders;
+mod outcome;
+mod pool;
+mod pool_order;
+pub mod progress;
+mod signals;
+pub mod witness;
+
+pub use outcome::{BeforeAfter, DrainRecord, End, NodeOutcome, Outcome, PoolOutcome, Recovery, StopReason};

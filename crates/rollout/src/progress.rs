@@ -1,0 +1,458 @@
+//! Progress events of a rollout, each with the state of its pool. Reports format these values.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::StopReason;
+use kubelet_config::risk::Class;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::json_document::Kind;
+use nodecfg_contract::names::{GateName, NodeName, PoolName};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use nodecfg_planning::hold::Hold;
+use nodecfg_planning::plan::{Domain, Why};
+
+/// One event, with the state of the pool right after the event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The event.
+    pub progress: Progress,
+    /// State of the pool; `None` for an event of no pool.
+    pub pool: Option<PoolState>,
+}
+
+/// State of a pool during its rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolState {
+    /// Number of nodes per stage.
+    pub counts: NodeCounts,
+    /// The gate that blocks the start of nodes.
+    pub gate: StartGate,
+    /// Number of canaries that have not converged while the gate waits for them.
+    pub canaries: usize,
+    /// The node that failed last.
+    pub last_failed: Option<NodeName>,
+    /// Latest known end of a trial, while the pool waits for trials only.
+    pub trials_end: Option<Timestamp>,
+}
+
+/// Nodes of a pool that the plan has a step for, counted by stage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Nodes whose assignment was not sent or not answered yet.
+    pub pending: usize,
+    /// Nodes in transition to the target or back.
+    pub in_flight: usize,
+    /// Nodes that have converged.
+    pub done: usize,
+    /// Nodes that failed or whose assignment the API server refused.
+    pub failed: usize,
+    /// Nodes that left the cluster, were changed by another client, were left unchanged by a new decision, or were
+    /// rolled back.
+    pub left: usize,
+    /// Converged nodes on trial, also counted elsewhere. Includes nodes that the plan leaves unchanged.
+    pub on_trial: usize,
+}
+
+impl NodeCounts {
+    /// Total number of nodes that the plan has a step for.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.pending + self.in_flight + self.done + self.failed + self.left
+    }
+
+    /// Adds the nodes of another pool.
+    pub fn add(&mut self, other: &Self) {
+        self.pending += other.pending;
+        self.in_flight += other.in_flight;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.left += other.left;
+        self.on_trial += other.on_trial;
+    }
+}
+
+/// Condition that blocks the start of further nodes of a pool, apart from its budget. `T` is the clock of the ends of
+/// soaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartGate<T = Timestamp> {
+    /// The gate waits for canaries to converge.
+    Canaries,
+    /// The canaries converged and are watched for the soak time.
+    Soaking {
+        /// End of the soak time.
+        until: T,
+    },
+    /// All nodes of a domain have ended, and are watched for the soak time before the next domain begins.
+    SoakingDomain {
+        /// End of the soak time.
+        until: T,
+    },
+    /// The gate blocks no node.
+    Open,
+}
+
+impl<T> StartGate<T> {
+    /// The same gate by another clock.
+    pub(super) fn by<U>(self, time: impl FnOnce(T) -> U) -> StartGate<U> {
+        match self {
+            Self::Canaries => StartGate::Canaries,
+            Self::Soaking { until } => StartGate::Soaking { until: time(until) },
+            Self::SoakingDomain { until } => StartGate::SoakingDomain { until: time(until) },
+            Self::Open => StartGate::Open,
+        }
+    }
+
+    /// End of the present soak time.
+    #[must_use]
+    pub fn soaks_until(self) -> Option<T> {
+        match self {
+            Self::Soaking { until } | Self::SoakingDomain { until } => Some(until),
+            Self::Canaries | Self::Open => None,
+        }
+    }
+
+    /// Reports whether the canaries have passed, or there are none.
+    #[must_use]
+    pub fn has_passed_canaries(self) -> bool {
+        matches!(self, Self::SoakingDomain { .. } | Self::Open)
+    }
+}
+
+/// Kind of a progress event, with its data.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "event")]
+pub enum Progress {
+    /// A ConfigMap was created.
+    ConfigMapCreated {
+        /// Its name.
+        name: String,
+    },
+    /// NodeConfigs of converged nodes got the content hash of their assignment. Their kubelets did not restart.
+    ContentHashesAdded {
+        /// Their number.
+        nodes: usize,
+    },
+    /// The pointer of a pool was moved: new nodes start with this configuration.
+    PointerMoved {
+        /// The pool.
+        pool: PoolName,
+        /// ConfigMap of the configuration. Unset: new nodes run their local configuration.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_map: Option<String>,
+    },
+    /// The pointer of a pool could not be moved.
+    PointerNotMoved {
+        /// The pool.
+        pool: PoolName,
+        /// ConfigMap of the configuration that it should name. Unset: the local configuration.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_map: Option<String>,
+        /// Error of the API server.
+        error: String,
+    },
+    /// The mark of a drain that an earlier run did not finish was removed from a node.
+    MarkReleased {
+        /// The node.
+        node: NodeName,
+    },
+    /// The pods that a drain evicts from a node are known. Not reported without any.
+    DrainStarted {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Number of pods.
+        pods: usize,
+    },
+    /// The API server refused an eviction, for a reason that is new in this drain.
+    DrainBlocked {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Namespace and name of the pod.
+        pod: String,
+        /// The reason, which names the PodDisruptionBudget.
+        reason: String,
+    },
+    /// The pods that a drain evicts are gone, and their volumes detached. The assignment or the rollback of the node
+    /// follows.
+    Drained {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Seconds since the mark of the node.
+        seconds: f64,
+    },
+    /// A node was assigned its target.
+    Assigned {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Previous source.
+        from: Option<ConfigSource>,
+        /// New target.
+        to: Target,
+    },
+    /// A node is in transition, and its reason for waiting changed.
+    Waiting {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// The reason.
+        waiting: Waiting,
+    },
+    /// A node converged.
+    Converged {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Seconds from assignment to convergence.
+        seconds: f64,
+        /// Its trial, unless it was passed or none is needed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trial: Option<Trial>,
+    },
+    /// The configuration of a converged node passed its trial.
+    TrialPassed {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+    },
+    /// The pool has finished but for trials, and the run waits for them.
+    AwaitingTrials {
+        /// The pool.
+        pool: PoolName,
+        /// Number of nodes on trial.
+        nodes: usize,
+        /// Latest known end of a trial.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// A node failed.
+    Failed {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// The failure.
+        failure: ConvergenceFailure,
+    },
+    /// The API server refused to assign a node.
+    Refused {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Error of the API server.
+        error: String,
+    },
+    /// A node was rolled back and runs its previous configuration. The node failed, or had not converged when an
+    /// operator aborted the rollout.
+    RolledBack {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Restored source.
+        to: Option<ConfigSource>,
+    },
+    /// A node stays on its target: rolling it back would disrupt running pods more than the pool allows.
+    NotRolledBack {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Disruption that the rollback needs.
+        needs: Class,
+    },
+    /// A node was rolled back but does not run its previous configuration.
+    RollbackFailed {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// The failure of the rollback.
+        failure: ConvergenceFailure,
+    },
+    /// Another client changed a node, which is left unchanged.
+    Changed {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Present source.
+        to: Option<ConfigSource>,
+    },
+    /// A node does not start as long as the reason lasts, for example because another program maintains it.
+    Held {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// The reason.
+        why: Why,
+    },
+    /// No further node of the pool starts in this run, because the pool is held. Nodes in transition go on.
+    PoolHeld {
+        /// The pool.
+        pool: PoolName,
+        /// Number of nodes that have not started.
+        nodes: usize,
+        /// The reason, and the next opening.
+        hold: Hold,
+    },
+    /// A gate delays the pool: no further node starts, or its soak does not end, until the gate passes.
+    GateClosed {
+        /// The pool.
+        pool: PoolName,
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        why: String,
+    },
+    /// A gate that delayed the pool delays it no longer.
+    GateOpened {
+        /// The pool.
+        pool: PoolName,
+        /// The gate.
+        gate: GateName,
+    },
+    /// A node left the cluster.
+    Gone {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+    },
+    /// A node keeps the mark of its drain, because the API server refused to remove it.
+    NotReleased {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Error of the API server.
+        error: String,
+    },
+    /// The canaries converged and are watched before the other nodes start.
+    Soaking {
+        /// The pool.
+        pool: PoolName,
+        /// End of the soak time.
+        until: Timestamp,
+    },
+    /// The canaries passed the soak time, and the other nodes start.
+    Soaked {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// All nodes of a domain have ended, and are watched before the next domain begins.
+    DomainSoaking {
+        /// The pool.
+        pool: PoolName,
+        /// End of the soak time.
+        until: Timestamp,
+        /// The domain that begins then.
+        next: Domain,
+    },
+    /// The nodes of a domain may start.
+    DomainStarted {
+        /// The pool.
+        pool: PoolName,
+        /// The domain.
+        domain: Domain,
+        /// Number of nodes that have not started.
+        nodes: usize,
+    },
+    /// The pool starts no further node.
+    Stopped {
+        /// The pool.
+        pool: PoolName,
+        /// The reason.
+        reason: StopReason,
+    },
+}
+
+impl Progress {
+    /// Pool of the event, if any.
+    #[must_use]
+    pub fn pool(&self) -> Option<&PoolName> {
+        match self {
+            Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } | Self::MarkReleased { .. } => None,
+            Self::DrainStarted { pool, .. }
+            | Self::DrainBlocked { pool, .. }
+            | Self::Drained { pool, .. }
+            | Self::Assigned { pool, .. }
+            | Self::Waiting { pool, .. }
+            | Self::Converged { pool, .. }
+            | Self::TrialPassed { pool, .. }
+            | Self::AwaitingTrials { pool, .. }
+            | Self::Failed { pool, .. }
+            | Self::Refused { pool, .. }
+            | Self::RolledBack { pool, .. }
+            | Self::RollbackFailed { pool, .. }
+            | Self::NotRolledBack { pool, .. }
+            | Self::Changed { pool, .. }
+            | Self::Held { pool, .. }
+            | Self::Gone { pool, .. }
+            | Self::NotReleased { pool, .. }
+            | Self::PoolHeld { pool, .. }
+            | Self::GateClosed { pool, .. }
+            | Self::GateOpened { pool, .. }
+            | Self::Soaking { pool, .. }
+            | Self::Soaked { pool }
+            | Self::DomainSoaking { pool, .. }
+            | Self::DomainStarted { pool, .. }
+            | Self::PointerMoved { pool, .. }
+            | Self::PointerNotMoved { pool, .. }
+            | Self::Stopped { pool, .. } => Some(pool),
+        }
+    }
+
+    /// Node of the event, if any.
+    #[must_use]
+    pub fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::ConfigMapCreated { .. }
+            | Self::ContentHashesAdded { .. }
+            | Self::Soaking { .. }
+            | Self::Soaked { .. }
+            | Self::DomainSoaking { .. }
+            | Self::DomainStarted { .. }
+            | Self::AwaitingTrials { .. }
+            | Self::PoolHeld { .. }
+            | Self::GateClosed { .. }
+            | Self::GateOpened { .. }
+            | Self::PointerMoved { .. }
+            | Self::PointerNotMoved { .. }
+            | Self::Stopped { .. } => None,
+            Self::MarkReleased { node }
+            | Self::DrainStarted { node, .. }
+            | Self::DrainBlocked { node, .. }
+            | Self::Drained { node, .. }
+            | Self::Assigned { node, .. }
+            | Self::Waiting { node, .. }
+            | Self::Converged { node, .. }
+            | Self::TrialPassed { node, .. }
+            | Self::Failed { node, .. }
+            | Self::Refused { node, .. }
+            | Self::RolledBack { node, .. }
+            | Self::RollbackFailed { node, .. }
+            | Self::NotRolledBack { node, .. }
+            | Self::Changed { node, .. }
+            | Self::Held { node, .. }
+            | Self::NotReleased { node, .. }
+            | Self::Gone { node, .. } => Some(node),
+        }
+    }
+}
+
+impl Kind for Progress {
+    const KIND: &'static str = "Progress";
+}

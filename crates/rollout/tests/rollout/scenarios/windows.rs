@@ -1,0 +1,204 @@
+//! Scenario tests of windows and exclusions: what starts, what is held, and what a hold ends.
+
+use std::time::Duration;
+
+use super::{ASSIGN, Scenario, down, three};
+use kubelet_config::risk::Class;
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{Maintainer, Node};
+use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_planning::drain::{DrainMode, DrainPolicy};
+use nodecfg_planning::hold::{Hold, HoldReason};
+use nodecfg_planning::instant::Now;
+use nodecfg_planning::plan::fixtures::{
+    canary, exclusion, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered,
+    with_config_map,
+};
+use nodecfg_planning::schedule::Schedule;
+use nodecfg_planning::schedule::window::{Start, Window};
+use nodecfg_rollout::machine::{Input, Mode};
+use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::{End, StopReason};
+
+/// Policy with a time limit of five minutes for a node, and an exclusion of one hour.
+fn excluded(budget: u32, from: i64) -> RolloutPolicy {
+    let mut policy = policy(budget);
+    policy.convergence_timeout = Duration::from_secs(300);
+    policy.schedule.exclusions = vec![exclusion(from, 3600)];
+    policy
+}
+
+fn held(scenario: &Scenario) -> Option<Hold> {
+    scenario.machine.outcome().pools.get(&pool_name("a")).unwrap().held.clone()
+}
+
+/// A rollout of one node at a time, whose first node is in transition since this many seconds. An exclusion begins at
+/// second 310: 300 seconds fit at second 10, and not at second 11.
+fn before_an_exclusion(seconds: i64) -> Scenario {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    assert!(scenario.wait(seconds).is_empty());
+    scenario
+}
+
+fn freeze(until: i64) -> Hold {
+    let reason = "freeze".to_owned();
+    Hold { why: HoldReason::Exclusion { reason }, next: jiff::Timestamp::from_second(until).ok() }
+}
+
+#[test]
+fn no_node_starts_within_an_exclusion() {
+    let mut scenario = Scenario::new(three(), excluded(2, 0), ASSIGN);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.machine.outcome().is_complete());
+    assert_eq!(held(&scenario), Some(freeze(3600)));
+    assert_eq!(["n1", "n2", "n3"].map(|name| scenario.end(name)), [End::Held, End::Held, End::Held]);
+    let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, hold: freeze(3600) };
+    assert_eq!(scenario.progress, [held]);
+}
+
+#[test]
+fn node_in_transition_finishes_and_the_next_is_held() {
+    let mut scenario = before_an_exclusion(11);
+    assert!(!scenario.machine.is_finished());
+    assert!(scenario.see_on_target("n1").is_empty());
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.machine.outcome().is_complete());
+    assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::Converged, End::Held));
+    let until = jiff::Timestamp::from_second(310).unwrap();
+    let next = jiff::Timestamp::from_second(310 + 3600).ok();
+    assert_eq!(held(&scenario), Some(Hold { why: HoldReason::TooShort { until }, next }));
+}
+
+#[test]
+fn node_starts_while_its_time_limit_just_fits() {
+    let mut scenario = before_an_exclusion(10);
+    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
+}
+
+#[test]
+fn soak_finishes_and_the_rest_is_held() {
+    let policy = RolloutPolicy { canary: canary(1, 60), ..excluded(3, 350) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.converge("n1");
+    assert!(!scenario.machine.is_finished(), "the canary soaks");
+    assert!(scenario.wait(60).is_empty());
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
+    assert!(scenario.machine.is_finished());
+}
+
+/// The rest never starts without the late canary, so the run does not wait for it.
+#[test]
+fn late_canary_holds_the_pool() {
+    let policy = RolloutPolicy { canary: canary(2, 60), ..excluded(1, 350) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    scenario.wait(60);
+    scenario.see_on_target("n1");
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n2"), scenario.end("n3")], [End::Held, End::Held]);
+}
+
+#[test]
+fn node_that_already_points_at_its_target_is_watched() {
+    let pointed = Node { source: Some(Scenario::target()), ..node("n1", "a") };
+    let mut scenario = Scenario::new([pointed, node("n2", "a")], excluded(2, 0), ASSIGN);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(!scenario.machine.is_finished());
+    scenario.see_on_target("n1");
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
+}
+
+#[test]
+fn failure_of_a_node_in_transition_is_no_success() {
+    let mut scenario = before_an_exclusion(11);
+    scenario.see(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE));
+    assert!(scenario.machine.is_finished());
+    assert!(!scenario.machine.outcome().is_complete());
+    assert_eq!(scenario.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
+}
+
+/// The nodes would not have started anyway.
+#[test]
+fn interruption_of_a_held_pool_changes_nothing() {
+    let mut scenario = Scenario::new(three(), excluded(1, 0), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    assert_eq!(scenario.stopped(), None);
+    assert!(scenario.machine.outcome().is_complete());
+}
+
+/// Unavailable nodes need no budget, but their change disrupts, too.
+#[test]
+fn unavailable_nodes_and_exhausted_budgets_are_held() {
+    let maintained = Node { deleting: true, ..down("n2") };
+    let mut scenario = Scenario::over(observed([down("n1"), maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n1"), scenario.end("n3")], [End::Held, End::Held]);
+}
+
+/// The change from the local configuration of these nodes has an unknown class.
+#[test]
+fn only_allowed_classes_start_outside_of_windows() {
+    let window = || {
+        let start = Start::parse("Sat 22:00").unwrap();
+        let zone = jiff::tz::TimeZone::UTC;
+        Window { start, length: Duration::from_secs(3600), zone }
+    };
+    let at_any_time = |outside| Schedule { windows: vec![window()], exclusions: Vec::new(), outside };
+    let policy = |outside| RolloutPolicy { schedule: at_any_time(outside), ..policy(1) };
+    // 1970 began on a Thursday.
+    let known = || {
+        let previous = rendered("a", 110);
+        let source = previous.source(&namespace());
+        let mut cluster = observed(["n1", "n2"].map(|name| on(node(name, "a"), &source)));
+        with_config_map(&mut cluster, "a", &previous);
+        cluster.contents.extend([fetched(&source, &previous.canonical, true)]);
+        cluster
+    };
+    // A smaller maxPods may end running pods, so its class is drain.
+    for (cluster, outside, starts) in [
+        (known(), None, false),
+        (known(), Some(Class::None), false),
+        (known(), Some(Class::Restart), false),
+        (known(), Some(Class::Drain), true),
+        (observed(three()), Some(Class::Replace), false),
+    ] {
+        let policy = RolloutPolicy { allow_disruption: Class::Replace, ..policy(outside) };
+        let policy = RolloutPolicy { drain: DrainPolicy { mode: DrainMode::Accept, ..policy.drain }, ..policy };
+        let mut scenario = Scenario::over(cluster, policy, ASSIGN);
+        assert_eq!(!scenario.send(Input::Start).is_empty(), starts, "{outside:?}");
+        assert_eq!(held(&scenario).is_some(), !starts);
+    }
+    let saturday = Scenario::new(three(), policy(None), ASSIGN);
+    let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now.time, Duration::ZERO);
+    let mut scenario = Scenario { now: Now { time: next.unwrap(), ..Now::START }, ..saturday };
+    assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
+}
+
+/// The node is late while the canary is in transition, and leaves the cluster before the pool is held.
+#[test]
+fn late_node_that_left_the_cluster_holds_nothing() {
+    let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(3, 310) };
+    let mode = Mode { concurrency: 1, ..ASSIGN };
+    let mut scenario = Scenario::new([down("n0"), node("n1", "a"), down("n2")], policy, mode);
+    assert_eq!(scenario.send(Input::Start), ["n0"]);
+    scenario.see(Node { maintainer: Some(Maintainer::Kured), ..down("n2") });
+    assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["n1"]);
+    scenario.assigned("n1");
+    scenario.wait(60);
+    assert!(scenario.see(down("n2")).is_empty(), "it is too late");
+    scenario.send(Input::Gone(node_name("n2")));
+    for name in ["n0", "n1"] {
+        scenario.see_on_target(name);
+    }
+    assert!(scenario.machine.is_finished());
+    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
+    assert_eq!(held(&scenario), None);
+}
