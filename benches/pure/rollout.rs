@@ -12,7 +12,7 @@ use nodecfg_planning::convergence::{WaitContext, evaluate};
 use nodecfg_planning::desired::MaxUnavailable;
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Plan, make};
-use nodecfg_rollout::machine::{Command, Input, Machine, Mode};
+use nodecfg_rollout::machine::{Command, Input, Machine, Mode, StateMachine as _};
 
 use super::fleet::{self, NODES, POOLS};
 

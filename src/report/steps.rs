@@ -257,7 +257,7 @@ mod tests {
     };
     use nodecfg_planning::plan::make;
     use nodecfg_rollout::StopReason;
-    use nodecfg_rollout::machine::{Command, Input, Machine, Mode};
+    use nodecfg_rollout::machine::{Command, Input, Machine, Mode, StateMachine as _};
 
     const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 

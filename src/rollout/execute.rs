@@ -27,10 +27,10 @@ use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::state::State;
 use nodecfg_rollout::evictions::PodChange;
 use nodecfg_rollout::judge::Asked;
-use nodecfg_rollout::machine::{Command, Input, Machine, Mode};
+use nodecfg_rollout::machine::{Command, Input, Mode, StateMachine};
 use nodecfg_rollout::orders::OrderWatcher;
 use nodecfg_rollout::progress::{Event, Progress};
-use nodecfg_rollout::{Outcome, StopReason};
+use nodecfg_rollout::{Outcome, StopReason, state_machine};
 
 #[cfg(test)]
 mod tests;
@@ -200,7 +200,7 @@ enum PodWatch {
 struct Runner<'a> {
     rollout: Rollout<'a>,
     pool_of: BTreeMap<NodeName, PoolName>,
-    machine: Machine,
+    machine: Box<dyn StateMachine>,
     queue: Queue,
     /// Changes of pod watches that were not carried out yet.
     pod_watches: Vec<PodWatch>,
@@ -217,7 +217,7 @@ impl<'a> Runner<'a> {
         Self {
             rollout,
             pool_of: pools_by_node(rollout.plan),
-            machine: Machine::new(rollout.plan, rollout.mode),
+            machine: state_machine(rollout.plan, rollout.mode),
             queue: Queue::default(),
             pod_watches: Vec::new(),
             error: None,
@@ -450,9 +450,7 @@ impl<'a> Runner<'a> {
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
-                let deleted: Vec<NodeName> =
-                    self.machine.nodes().filter(|node| !present.contains(*node)).cloned().collect();
-                for node in deleted {
+                for node in self.machine.missing(&present) {
                     self.step(Input::Gone(node));
                 }
                 for node in nodes {

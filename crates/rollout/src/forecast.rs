@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::StopReason;
-use super::machine::{Input, Machine, Mode};
+use super::machine::{Input, Machine, Mode, StateMachine as _};
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::instant::{Instant, Now};

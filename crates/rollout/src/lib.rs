@@ -10,6 +10,8 @@
 //! - [`forecast`]: the start of a rollout, before it runs.
 //! - [`witness`]: answers of the kubelets at its end.
 
+#[doc(hidden)]
+pub mod before;
 pub mod evictions;
 pub mod forecast;
 pub mod judge;
@@ -17,9 +19,22 @@ pub mod machine;
 pub mod orders;
 mod outcome;
 mod pool;
-mod pool_order;
 pub mod progress;
 mod signals;
+mod trials;
+pub mod verify;
 pub mod witness;
 
+use machine::{Machine, Mode, StateMachine};
+use nodecfg_planning::plan::Plan;
+
 pub use outcome::{BeforeAfter, DrainRecord, End, NodeOutcome, Outcome, PoolOutcome, Recovery, StopReason};
+
+/// The machine of a mode: it rolls a plan out, or only watches its nodes.
+#[must_use]
+pub fn state_machine(plan: &Plan, mode: Mode) -> Box<dyn StateMachine> {
+    match mode.assign {
+        true => Box::new(Machine::new(plan, mode)),
+        false => Box::new(verify::Verify::new(plan, &mode)),
+    }
+}

@@ -1,208 +1,193 @@
 //! State machine of a rollout: turns each event and its time into commands.
 //!
-//! Pools are rolled out in parallel, each within its own budget. The machine does no IO and reads no clock, so tests
-//! can try every order of events.
+//! Pools are rolled out in parallel, each within its own budget. The machine does no IO and reads no clock, so tests can try
+//! every order of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outcome;
 use super::forecast::PoolStart;
-use super::pool::PoolRun;
-use super::pool_order::{EarlierPools, FleetLimit};
+use super::pool::blockers::Verdict;
+use super::pool::blockers::order::{Room, Turn};
+use super::pool::{Id, Pool};
 pub use super::signals::{Command, Input, Mode};
-use super::signals::{Context, Timers};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::drain::DrainFailure;
+use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::Plan;
+
+/// A run that follows its inputs.
+pub trait StateMachine: Send {
+    /// Handles one event and returns the commands that follow.
+    fn step(&mut self, input: Input, now: Now) -> Vec<Command>;
+
+    /// Nodes of the run that are not among these.
+    fn missing(&self, present: &BTreeSet<NodeName>) -> Vec<NodeName>;
+
+    /// Moment at which [`Input::Tick`] is needed next.
+    fn next_tick(&self) -> Option<Instant>;
+
+    /// Reports whether the run needs no further event.
+    fn is_finished(&self) -> bool;
+
+    /// Result of the run so far.
+    fn outcome(&self) -> Outcome;
+}
 
 /// A rollout in progress.
 #[derive(Debug)]
 pub struct Machine {
-    pub(super) pools: BTreeMap<PoolName, PoolRun>,
+    pools: BTreeMap<PoolName, Pool>,
     pool_of: BTreeMap<NodeName, PoolName>,
-    pub(super) timers: Timers,
+    /// Times at which a pool needs a tick.
+    timers: BTreeSet<(Instant, PoolName)>,
+    /// Limit of unavailable nodes of all pools. `None`: each pool has its own limit only.
+    limit: Option<usize>,
+    usage: Usage,
+    /// Whether `usage` changed since the pools last learned it.
+    is_news: bool,
+    /// Pools that wait for others.
+    waiting: BTreeSet<PoolName>,
+    earlier: EarlierPools,
     /// Whether a node was started in this run.
     started: bool,
-    /// Limit of unavailable nodes of all pools, and its use.
-    pub(super) limit: FleetLimit,
-    /// Pools that others wait for.
-    pub(super) earlier: EarlierPools,
+}
+
+/// Nodes that use the limit of all pools, so that counting needs no iteration over all pools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Usage {
+    unavailable: usize,
+    in_flight: usize,
+}
+
+impl Usage {
+    fn of(pool: &Pool) -> Self {
+        Self { unavailable: pool.budget().0, in_flight: pool.in_flight() }
+    }
+
+    fn replace(self, before: Self, after: Self) -> Self {
+        Self {
+            unavailable: self.unavailable + after.unavailable - before.unavailable,
+            in_flight: self.in_flight + after.in_flight - before.in_flight,
+        }
+    }
 }
 
 impl Machine {
     /// Creates the machine for a plan.
     #[must_use]
     pub fn new(plan: &Plan, mode: Mode) -> Self {
-        let pools: BTreeMap<PoolName, PoolRun> =
-            plan.pools.iter().map(|pool| (pool.name.clone(), PoolRun::new(&plan.fleet, pool, mode))).collect();
+        let pools: BTreeMap<PoolName, Pool> =
+            plan.pools.iter().map(|pool| (pool.name.clone(), Pool::new(&plan.fleet, pool, mode))).collect();
         let pool_of = pools
             .iter()
             .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
             .collect();
-        let limit = FleetLimit::new(plan.budget(), pools.values());
-        Self { pools, pool_of, timers: Timers::default(), started: false, limit, earlier: EarlierPools::default() }
-    }
-
-    /// Handles one event and returns the commands that follow.
-    pub fn step(&mut self, input: Input, now: Now) -> Vec<Command> {
-        let mut commands = Vec::new();
-        match input {
-            Input::Start => self.for_each_pool(now, &mut commands, PoolRun::start),
-            Input::Stop(reason) => self.for_each_pool(now, &mut commands, |pool, context| pool.stop(&reason, context)),
-            Input::StopPool(name, reason) => {
-                self.on_pool(&name, now, &mut commands, |pool, context| pool.stop(&reason, context));
-            }
-            Input::RollBackAll(reason) => {
-                self.for_each_pool(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
-            }
-            Input::PointerMoved(name, result) => {
-                self.on_pool(&name, now, &mut commands, |pool, context| pool.pointer_moved(result, context));
-            }
-            Input::Gate(asked) => {
-                self.for_each_pool(now, &mut commands, |pool, context| pool.gate_answered(&asked, context));
-            }
-            Input::NoSync { joining } => {
-                self.for_each_pool(now, &mut commands, |pool, context| pool.no_sync_runs(joining, context));
-            }
-            Input::Tick => self.tick(now, &mut commands),
-            Input::Observed(node) => {
-                self.on_node(&node.name, now, &mut commands, |pool, index, context| {
-                    pool.observed(index, &node, context)
-                });
-            }
-            Input::Unselected(node) => {
-                self.on_node(&node.name, now, &mut commands, |pool, index, context| {
-                    pool.unselected(index, &node, context)
-                });
-            }
-            Input::Gone(node) => {
-                self.on_node(&node, now, &mut commands, PoolRun::gone);
-            }
-            Input::Assigned(node) => self.on_node(&node, now, &mut commands, PoolRun::assigned),
-            Input::Withdrawn(node) => self.on_node(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
-            Input::Changed(node, None) => self.on_node(&node, now, &mut commands, PoolRun::gone),
-            Input::Changed(node, Some(update)) => {
-                let (current, decision) = *update;
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.changed(index, &current, decision, context);
-                });
-            }
-            Input::Marked(node, result) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| pool.marked(index, result, context));
-            }
-            Input::PerhapsMarked(node, error) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.perhaps_marked(index, error, context);
-                });
-            }
-            Input::PodsListed(node, pods) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| pool.pods_listed(index, pods, context));
-            }
-            Input::Pods(node, change) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.pods_changed(index, change, context);
-                });
-            }
-            Input::PodsUnknown(node, error) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.drain_failed(index, DrainFailure::Request { error }, context);
-                });
-            }
-            Input::Evicted(node, uid, answer) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.evicted(index, &uid, answer, context);
-                });
-            }
-            Input::Volumes(node, count) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.volumes_counted(index, count, context);
-                });
-            }
-            Input::PodDeleted(node, uid, result) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.pod_deleted(index, &uid, result, context);
-                });
-            }
-            Input::Released(node, result) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| pool.released(index, result, context));
-            }
-            Input::Refused(node, error) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| pool.refused(index, error, context));
-            }
-            Input::RolledBack(node, result) => {
-                self.on_node(&node, now, &mut commands, |pool, index, context| {
-                    pool.rolled_back(index, result, context)
-                });
-            }
-        }
-        self.use_room(now, &mut commands);
-        self.advance_order(now, &mut commands);
-        if !self.started && self.pools.values().any(PoolRun::has_started) {
-            self.started = true;
-            self.pools.values_mut().for_each(PoolRun::end_baseline);
-        }
-        commands
-    }
-
-    fn for_each_pool(
-        &mut self,
-        now: Now,
-        commands: &mut Vec<Command>,
-        mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
-    ) {
-        let mut context = Context::new(now, commands, &mut self.timers);
-        for pool in self.pools.values_mut() {
-            self.limit.change(pool, &mut context, &mut act);
+        let usage = pools.values().fold(Usage::default(), |sum, pool| sum.replace(Usage::default(), Usage::of(pool)));
+        let waits = plan.pools.iter().filter(|pool| !pool.policy.after.is_empty());
+        Self {
+            pool_of,
+            timers: BTreeSet::new(),
+            limit: plan.budget(),
+            usage,
+            is_news: true,
+            waiting: waits.map(|pool| pool.name.clone()).collect(),
+            earlier: EarlierPools::default(),
+            started: false,
+            pools,
         }
     }
 
-    pub(super) fn on_pool(
-        &mut self,
-        name: &PoolName,
-        now: Now,
-        commands: &mut Vec<Command>,
-        act: impl FnOnce(&mut PoolRun, &mut Context<'_>),
-    ) {
-        let Some(pool) = self.pools.get_mut(name) else { return };
-        self.limit.change(pool, &mut Context::new(now, commands, &mut self.timers), act);
+    fn on_pools(&mut self, now: Now, commands: &mut Vec<Command>, mut act: impl FnMut(&mut Pool)) {
+        let names: Vec<PoolName> = self.pools.keys().cloned().collect();
+        names.iter().for_each(|name| self.on_pool(name, now, commands, &mut act));
     }
 
-    fn on_node(
-        &mut self,
-        node: &NodeName,
-        now: Now,
-        commands: &mut Vec<Command>,
-        act: impl FnOnce(&mut PoolRun, usize, &mut Context<'_>),
-    ) {
+    fn on_node(&mut self, node: &NodeName, now: Now, commands: &mut Vec<Command>, act: impl FnOnce(&mut Pool, Id)) {
         // Ignores nodes of no pool and nodes that joined after the plan was made.
-        let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
-        let Some(index) = pool.index_of(node) else { return };
-        let mut context = Context::new(now, commands, &mut self.timers);
-        self.limit.change(pool, &mut context, |pool, context| act(pool, index, context));
+        let Some(name) = self.pool_of.get(node).cloned() else { return };
+        let Some(id) = self.pools.get(&name).and_then(|pool| pool.id(node)) else { return };
+        self.on_pool(&name, now, commands, |pool| act(pool, id));
+    }
+
+    /// Changes a pool that knows what the others use of the limit, and updates this use and the pool's timer.
+    fn on_pool(&mut self, name: &PoolName, now: Now, commands: &mut Vec<Command>, act: impl FnOnce(&mut Pool)) {
+        let Some(pool) = self.pools.get_mut(name) else { return };
+        let (before, ticked) = (Usage::of(pool), pool.next_tick());
+        pool.share(room(self.limit, self.usage, before));
+        commands.extend(pool.step(now, act));
+        let (after, ticks) = (Usage::of(pool), pool.next_tick());
+        self.usage = self.usage.replace(before, after);
+        self.is_news |= after != before;
+        if ticks != ticked {
+            if let Some(at) = ticked {
+                self.timers.remove(&(at, name.clone()));
+            }
+            self.timers.extend(ticks.map(|at| (at, name.clone())));
+        }
     }
 
     fn tick(&mut self, now: Now, commands: &mut Vec<Command>) {
-        while let Some((name, node)) = self.timers.due(now.instant) {
-            self.on_pool(&name, now, commands, |pool, context| pool.timer_fired(node, context));
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now.instant);
+        let due: BTreeSet<PoolName> = due.map(|(_, name)| name.clone()).collect();
+        due.iter().for_each(|name| self.on_pool(name, now, commands, Pool::tick));
+    }
+
+    /// Lets the pools start nodes for which another pool has made room, in the order of their names.
+    fn share_room(&mut self, now: Now, commands: &mut Vec<Command>) {
+        if self.limit.is_none() || !std::mem::take(&mut self.is_news) {
+            return;
+        }
+        let names: Vec<PoolName> = self.pools.keys().cloned().collect();
+        for name in names {
+            let (limit, usage) = (self.limit, self.usage);
+            let Some(pool) = self.pools.get_mut(&name) else { continue };
+            let own = Usage::of(pool);
+            if pool.share(room(limit, usage, own)) {
+                self.on_pool(&name, now, commands, |_| ());
+            }
         }
     }
 
-    /// All nodes of all pools, including those that the plan leaves unchanged.
-    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
-        self.pool_of.keys()
+    /// Tells the pools that wait for others whether their turn has come.
+    fn advance_order(&mut self, now: Now, commands: &mut Vec<Command>) {
+        let mut is_news = true;
+        while std::mem::take(&mut is_news) {
+            for name in self.waiting.clone() {
+                let Some(turn) = self.turn_of(&name, now.instant) else { continue };
+                if self.pools.get(&name).is_some_and(|pool| *pool.told() != turn) {
+                    is_news = true;
+                    if turn == Verdict::Yes {
+                        self.waiting.remove(&name);
+                    }
+                    self.on_pool(&name, now, commands, |pool| pool.tell(turn));
+                }
+            }
+        }
     }
 
-    /// Moment at which [`Input::Tick`] is needed next.
-    #[must_use]
-    pub fn next_tick(&self) -> Option<Instant> {
-        self.timers.next()
-    }
-
-    /// Reports whether the rollout needs no further event.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.pools.values().all(PoolRun::is_finished)
+    /// Whether the turn of a pool has come. `None`: it waits for none.
+    fn turn_of(&mut self, name: &PoolName, now: Instant) -> Option<Verdict> {
+        let pool = self.pools.get(name)?;
+        let mut begins = now;
+        let mut turn = Verdict::Yes;
+        for first in pool.waits_for()? {
+            // A pool without nodes has nothing to wait for.
+            let Some(other) = self.pools.get(first) else { continue };
+            match self.earlier.wait(first, other, now) {
+                Wait::Ended => {
+                    let why = HoldReason::Pool { pool: first.clone() };
+                    return Some(Verdict::Hold(Hold { why, next: None }));
+                }
+                Wait::Running { ends: None } if turn == Verdict::Yes => turn = Verdict::AfterOthers,
+                Wait::Running { ends: None } => {}
+                Wait::Running { ends: Some(ends) } => turn = Verdict::NotBefore(ends),
+                Wait::Soaking { until } if !pool.has_begun() => begins = begins.max(until),
+                Wait::Soaking { .. } => {}
+            }
+        }
+        Some(if turn == Verdict::Yes && begins > now { Verdict::NotBefore(begins) } else { turn })
     }
 
     /// Whether each pool starts nodes, waits, is held or stops, right after [`Input::Start`].
@@ -210,21 +195,130 @@ impl Machine {
         self.pools.iter().map(|(name, pool)| (name.clone(), pool.pool_start())).collect()
     }
 
-    /// Result of the rollout so far.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
-    }
-
     /// Number of unavailable nodes of all pools, which the limit of the fleet counts.
     #[must_use]
     pub fn unavailable(&self) -> usize {
-        self.limit.unavailable()
+        self.usage.unavailable
     }
 
     /// Number of unavailable nodes of a pool and its budget, for tests of the invariant and for reports.
     #[must_use]
     pub fn budget_of(&self, pool: &PoolName) -> Option<(usize, usize)> {
-        self.pools.get(pool).map(PoolRun::budget)
+        self.pools.get(pool).map(Pool::budget)
+    }
+}
+
+impl StateMachine for Machine {
+    fn step(&mut self, input: Input, now: Now) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let out = &mut commands;
+        match input {
+            Input::Start => self.on_pools(now, out, Pool::start),
+            Input::Stop(reason) => self.on_pools(now, out, |pool| pool.stop(&reason)),
+            Input::RollBackAll(reason) => self.on_pools(now, out, |pool| pool.roll_back_all(&reason)),
+            Input::Gate(asked) => self.on_pools(now, out, |pool| pool.gate_answered(&asked)),
+            Input::StopPool(name, reason) => self.on_pool(&name, now, out, |pool| pool.stop(&reason)),
+            Input::PointerMoved(name, result) => self.on_pool(&name, now, out, |pool| pool.pointer_moved(result)),
+            Input::NoSync { .. } => {}
+            Input::Tick => self.tick(now, out),
+            Input::Observed(node) => self.on_node(&node.name, now, out, |pool, id| pool.observed(id, &node)),
+            Input::Unselected(node) => self.on_node(&node.name, now, out, |pool, id| pool.unselected(id, &node)),
+            Input::Gone(node) | Input::Changed(node, None) => self.on_node(&node, now, out, Pool::gone),
+            Input::Assigned(node) => self.on_node(&node, now, out, Pool::assigned),
+            Input::Withdrawn(node) => self.on_node(&node, now, out, Pool::withdrawn),
+            Input::Refused(node, error) => self.on_node(&node, now, out, |pool, id| pool.refused(id, error)),
+            Input::Changed(node, Some(update)) => {
+                let (seen, decision) = *update;
+                self.on_node(&node, now, out, |pool, id| pool.changed(id, &seen, decision));
+            }
+            Input::Marked(node, result) => self.on_node(&node, now, out, |pool, id| pool.marked(id, result)),
+            Input::PerhapsMarked(node, error) => {
+                self.on_node(&node, now, out, |pool, id| pool.perhaps_marked(id, error))
+            }
+            Input::PodsListed(node, pods) => self.on_node(&node, now, out, |pool, id| pool.pods_listed(id, pods)),
+            Input::Pods(node, change) => self.on_node(&node, now, out, |pool, id| pool.pods_changed(id, change)),
+            Input::PodsUnknown(node, error) => {
+                let failure = DrainFailure::Request { error };
+                self.on_node(&node, now, out, |pool, id| pool.drain_failed(id, failure));
+            }
+            Input::Evicted(node, uid, answer) => {
+                self.on_node(&node, now, out, |pool, id| pool.evicted(id, &uid, answer))
+            }
+            Input::Volumes(node, count) => self.on_node(&node, now, out, |pool, id| pool.volumes_counted(id, count)),
+            Input::PodDeleted(node, uid, result) => {
+                self.on_node(&node, now, out, |pool, id| pool.pod_deleted(id, &uid, result));
+            }
+            Input::Released(node, result) => self.on_node(&node, now, out, |pool, id| pool.released(id, result)),
+            Input::RolledBack(node, result) => self.on_node(&node, now, out, |pool, id| pool.rolled_back(id, result)),
+        }
+        self.share_room(now, out);
+        self.advance_order(now, out);
+        if !self.started && self.pools.values().any(Pool::has_started) {
+            self.started = true;
+            self.pools.values_mut().for_each(Pool::end_baseline);
+        }
+        commands
+    }
+
+    fn missing(&self, present: &BTreeSet<NodeName>) -> Vec<NodeName> {
+        self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect()
+    }
+
+    fn next_tick(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.pools.values().all(Pool::is_finished)
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
+    }
+}
+
+/// What the limit of all pools leaves to a pool that uses this part of it.
+fn room(limit: Option<usize>, usage: Usage, own: Usage) -> Room {
+    let (elsewhere, is_in_flight) = (usage.unavailable - own.unavailable, usage.in_flight > own.in_flight);
+    if limit.is_some() { Room { limit, elsewhere, is_in_flight } } else { Room::default() }
+}
+
+/// What a pool means for those that wait for it.
+enum Wait {
+    /// They wait, at most until this time if it is known.
+    Running { ends: Option<Instant> },
+    /// They wait for the end of its soak.
+    Soaking { until: Instant },
+    /// They wait in vain.
+    Ended,
+}
+
+/// Pools that others wait for.
+#[derive(Debug, Default)]
+struct EarlierPools {
+    /// Times since which they have converged.
+    converged_since: BTreeMap<PoolName, Instant>,
+    /// Times since which they have a node that converged and is not Ready any more.
+    lost_since: BTreeMap<PoolName, Instant>,
+}
+
+impl EarlierPools {
+    fn wait(&mut self, name: &PoolName, pool: &Pool, now: Instant) -> Wait {
+        match pool.turn() {
+            Turn::Ended => Wait::Ended,
+            Turn::Running => Wait::Running { ends: None },
+            Turn::Lost => {
+                // The soak time begins again once the node is back.
+                self.converged_since.remove(name);
+                let since = *self.lost_since.entry(name.clone()).or_insert(now);
+                let ends = since.after(pool.time_limit());
+                if ends <= now { Wait::Ended } else { Wait::Running { ends: Some(ends) } }
+            }
+            Turn::Converged => {
+                self.lost_since.remove(name);
+                let since = *self.converged_since.entry(name.clone()).or_insert(now);
+                Wait::Soaking { until: since.after(pool.soak_for_others()) }
+            }
+        }
     }
 }

@@ -61,6 +61,19 @@ impl NodeCounts {
         self.pending + self.in_flight + self.done + self.failed + self.left
     }
 
+    /// These counts after a part of them has changed.
+    pub(crate) fn replace(mut self, before: &Self, after: &Self) -> Self {
+        self.add(after);
+        Self {
+            pending: self.pending - before.pending,
+            in_flight: self.in_flight - before.in_flight,
+            done: self.done - before.done,
+            failed: self.failed - before.failed,
+            left: self.left - before.left,
+            on_trial: self.on_trial - before.on_trial,
+        }
+    }
+
     /// Adds the nodes of another pool.
     pub fn add(&mut self, other: &Self) {
         self.pending += other.pending;

@@ -2,9 +2,11 @@
 //! canaries once a node has converged. A rollout that rolls back its converged nodes restores the pointer, also one that
 //! was moved before its first assignment.
 
-use super::PoolRun;
+use super::Pool;
+use super::rollback::Extent;
+use super::table::Count;
 use crate::progress::{Progress, StartGate};
-use crate::signals::{Command, Context};
+use crate::signals::Command;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_planning::plan::{PointerMove, PointerTime};
 
@@ -44,21 +46,21 @@ impl PointerRun {
     }
 }
 
-impl PoolRun {
+impl Pool {
     /// Requests the move of the pointer if the target is proven now, or its restoration if the pool returns.
-    pub(super) fn advance_pointer(&mut self, context: &mut Context<'_>) {
+    pub(super) fn advance_pointer(&mut self) {
         let Some((before, after)) = &self.pointer.contents else { return };
         let (pointer, sent) = match self.pointer.state {
             PointerState::Due if self.is_target_proven() => {
                 (after.clone(), PointerState::Sent { restores: false, attempts: RESTORATIONS })
             }
-            PointerState::Moved { attempts } if self.is_returning => {
+            PointerState::Moved { attempts } if self.rollbacks.extent == Extent::All => {
                 (before.clone(), PointerState::Sent { restores: true, attempts: attempts.saturating_sub(1) })
             }
             _ => return,
         };
         self.pointer.state = sent;
-        context.commands.push(Command::MovePointer(self.name.clone(), Box::new(pointer)));
+        self.commands.push(Command::MovePointer(self.policy.name.clone(), Box::new(pointer)));
     }
 
     /// Reports whether the pointer moves at the end of the soak of the canaries, which may be the last nodes.
@@ -74,17 +76,17 @@ impl PoolRun {
     /// Reports whether the canaries have held, or a node has converged in a pool without canaries. A canary that was not
     /// Ready before may open the gate, and be watched again until it is Ready.
     fn is_target_proven(&self) -> bool {
-        self.gate.has_passed_canaries() && self.canaries_left() == 0 && self.has_converged_nodes()
+        self.gate.has_passed_canaries() && self.number(Count::CanariesLeft) == 0 && self.has_converged_nodes()
     }
 
     /// Reports whether nodes that the reconciler assigned have converged in this run, and stay on the target.
     fn has_converged_nodes(&self) -> bool {
-        let runs = self.started && self.mode.assign && self.stopped.is_none() && !self.rolling_back;
-        runs && self.nodes.proven() > 0
+        let runs = self.started && self.closed.stopped.is_none() && !self.rollbacks.is_on();
+        runs && self.number(Count::Proven) > 0
     }
 
     /// Handles the answer to the move of the pointer. Reports a failed restoration with its last attempt.
-    pub(crate) fn pointer_moved(&mut self, result: Result<(), String>, context: &mut Context<'_>) {
+    pub(crate) fn pointer_moved(&mut self, result: Result<(), String>) {
         let PointerState::Sent { restores, attempts } = self.pointer.state else { return };
         let is_repeated = restores && result.is_err() && attempts > 0;
         self.pointer.state =
@@ -92,16 +94,13 @@ impl PoolRun {
         if is_repeated {
             return;
         }
-        let pool = self.name.clone();
+        let pool = self.policy.name.clone();
         let contents = self.pointer.contents.as_ref();
         let target = contents.map(|(before, after)| if restores { before } else { after });
         let config_map = target.and_then(|pointer| Some(pointer.config.as_ref()?.config_map.clone()));
-        self.report(
-            match result {
-                Ok(()) => Progress::PointerMoved { pool, config_map },
-                Err(error) => Progress::PointerNotMoved { pool, config_map, error },
-            },
-            context,
-        );
+        self.report(match result {
+            Ok(()) => Progress::PointerMoved { pool, config_map },
+            Err(error) => Progress::PointerNotMoved { pool, config_map, error },
+        });
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::PoolRun;
 use crate::StopReason;
+use crate::before::signals::{Context, Mode};
 use crate::judge::{Asked, GateState, KnownSeries, judge};
 use crate::progress::{Progress, StartGate};
-use crate::signals::{Context, Mode};
 use nodecfg_contract::names::GateName;
 use nodecfg_planning::gates::{Gate, Moment};
 use nodecfg_planning::hold::{Hold, HoldReason};

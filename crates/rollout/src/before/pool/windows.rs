@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_state::{Group, Phase};
+use crate::before::signals::{Context, Mode};
 use crate::progress::StartGate;
-use crate::signals::{Context, Mode};
 use kubelet_config::risk::Class;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::PoolPlan;

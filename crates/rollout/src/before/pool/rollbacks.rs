@@ -2,8 +2,8 @@
 
 use super::PoolRun;
 use super::node_state::{BeforeRollback, Group, NodeState, Phase, Purpose, Rollback};
+use crate::before::signals::{Command, Context};
 use crate::progress::Progress;
-use crate::signals::{Command, Context};
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use nodecfg_planning::drain::DrainFailure;

@@ -2,8 +2,8 @@
 
 use crate::DrainRecord;
 use crate::End;
-use crate::pool::drains::Drained;
-use crate::pool::proof::PodCheck;
+use crate::before::pool::drains::Drained;
+use crate::before::pool::proof::PodCheck;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::ExtendedResources;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::PoolRun;
 use super::node_state::{NodeState, Phase};
+use crate::before::signals::{Context, Mode};
 use crate::progress::{Progress, StartGate};
-use crate::signals::{Context, Mode};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::{Domain, PoolPlan, WaveKind};

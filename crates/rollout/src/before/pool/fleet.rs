@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::PoolRun;
 use super::node_state::Phase;
-use crate::signals::{Context, Mode};
+use crate::before::signals::{Context, Mode};
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::plan::PoolPlan;

@@ -2,8 +2,8 @@
 
 use super::PoolRun;
 use super::node_state::{Group, NodeState, Phase};
+use crate::before::signals::Context;
 use crate::progress::{Progress, StartGate};
-use crate::signals::Context;
 
 impl PoolRun {
     /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_state::Phase;
-use crate::signals::Context;
+use crate::before::signals::Context;
 use nodecfg_contract::observed::{Age, Node};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 

@@ -3,8 +3,8 @@
 
 use super::PoolRun;
 use super::node_state::{Phase, Purpose};
+use crate::before::signals::Context;
 use crate::progress::Progress;
-use crate::signals::Context;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{Why, hold_reason};

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use crate::StopReason;
-use crate::pool::node_state::Phase;
+use crate::before::pool::node_state::Phase;
+use crate::before::signals::Context;
 use crate::progress::Progress;
-use crate::signals::Context;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::{self, ConvergenceFailure, KUBELET_TRIAL, Target, Trial, Waiting};
 use nodecfg_planning::instant::{elapsed, later};

@@ -1,0 +1,466 @@
+//! One node of a pool during its rollout: what the plan wants of it (intent), what is known of it (facts), and how far it
+//! has got (goal and stage).
+
+use std::sync::Arc;
+
+use super::drain::Draining;
+use super::proof::Proof;
+use crate::outcome::{DrainRecord, End};
+use crate::trials::TrialRun;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{Assignment, ConfigSource};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use nodecfg_planning::instant::Instant;
+use nodecfg_planning::plan::{Action, LeftAlone, Step, Why};
+
+/// A node of a pool.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(super) intent: Intent,
+    pub(super) facts: Facts,
+    pub(super) goal: Goal,
+    pub(super) stage: Stage,
+    pub(super) mark: Mark,
+    /// Wave of the node, which determines when it may start.
+    pub(super) wave: Wave,
+    /// What the node waits for, if it is in transition or on trial.
+    pub(super) waiting: Waiting,
+    /// What must be as before the assignment.
+    pub(super) proof: Proof,
+    /// Trial of the node since it converged, if it has not passed.
+    pub(super) trial: Option<TrialRun>,
+    /// Drain of the node in this rollout, for the outcome.
+    pub(super) drain: Option<DrainRecord>,
+    pub(super) way_back: WayBack,
+    pub(super) attempts: Attempts,
+}
+
+/// What the plan wants of a node.
+#[derive(Debug)]
+pub(super) struct Intent {
+    pub(super) planned: Planned,
+    pub(super) target: Arc<Target>,
+}
+
+/// Decision of the plan about a node.
+#[derive(Debug)]
+pub(super) enum Planned {
+    Step(Box<Step>),
+    LeftAlone(LeftAlone),
+}
+
+/// What the latest event of a node says.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) is_ready: bool,
+    /// Whether the node is available apart from this rollout.
+    pub(super) is_healthy: bool,
+    /// Why the node must not start: another program maintains or deletes it, or its state is unknown.
+    pub(super) hold: Option<Why>,
+    /// Whether the node's own agent wrote its assignment. Such a node proves nothing for others.
+    pub(super) is_self_assigned: bool,
+    /// Whether the node runs its target. `None`: no event since the plan was made.
+    pub(super) runs_target: Option<bool>,
+    /// Whether any event has shown the node on its target. Only then is another source a change by another client, and not
+    /// an event from before the assignment.
+    pub(super) was_on_target: bool,
+}
+
+/// What a node in transition shall run.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// Its target.
+    Target,
+    /// What it had before its assignment.
+    Previous(Box<Before>),
+}
+
+/// State of a node before its rollback.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) stage: Stage,
+    /// Time of the assignment. For a converged node, the time at which it was turned back.
+    pub(super) since: Instant,
+    pub(super) waiting: Waiting,
+    /// Whether an event has shown the node running its previous source since the rollback was requested.
+    pub(super) is_seen: bool,
+}
+
+/// How far a node has got on the way to its goal.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It has not started.
+    Waiting,
+    /// It has not started, and does not in this run.
+    Aside,
+    /// Its pods are listed before its assignment.
+    Listing,
+    /// Its pods are evicted since its mark was requested.
+    Draining(Box<Draining>),
+    /// Its patch is unanswered.
+    Assigning,
+    /// It points at its goal since then, and is watched until it runs it.
+    Converging { since: Instant },
+    /// It runs its target, and was drained, or has devices or pods to prove.
+    Settling(Settling),
+    /// Its part has ended. Seconds from its assignment.
+    Ended { end: End, seconds: Option<f64> },
+}
+
+/// A node that runs its target, and is watched until it is released.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settling {
+    /// Time of the assignment.
+    pub(super) since: Instant,
+    /// Time of the first event that showed the target running.
+    pub(super) converged: Instant,
+    /// Whether the node is well by its latest event.
+    pub(super) is_well: bool,
+    /// Time since which the node has been well, or not.
+    pub(super) changed: Instant,
+}
+
+/// Mark of a node that is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The node has no mark of this rollout.
+    None,
+    /// The request for the mark is unanswered.
+    Sent,
+    /// The node is marked. `seen`: the watch has shown the mark. Only then is its absence the work of another client.
+    On { seen: bool },
+    /// The request for the release is unanswered.
+    Releasing,
+    /// The mark stays after the rollout.
+    Left,
+}
+
+/// Wave of a node, in start order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wave {
+    /// The node was unavailable when the plan was made, and still is.
+    Unavailable,
+    Canary,
+    Rest,
+}
+
+/// Whether a node may be rolled back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WayBack {
+    Open,
+    /// The pool does not allow the disruption, which was reported.
+    Refused,
+    /// A rollback was given up, so that the node stays on its target.
+    GivenUp,
+}
+
+/// What a node has tried in vain.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    /// New decisions after a conflict with another client.
+    pub(super) replans: u8,
+    /// Losses of readiness during soaks.
+    pub(super) regressions: u8,
+}
+
+/// Place of a waiting node in the order of starts. Blockers answer alike for all nodes of a place, except that they hold
+/// single nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) need: Need,
+    pub(super) wave: Wave,
+    /// Position of the domain in the order of the pool; 0 for nodes that do not wait for their domain.
+    pub(super) domain: usize,
+}
+
+/// What the start of a node needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Nothing: the node points at its target already, and is watched.
+    Nothing,
+    /// No budget: the node is unavailable already.
+    Change,
+    /// No budget, but a drain.
+    Drain,
+    /// Budget.
+    Budget,
+}
+
+impl Node {
+    fn new(intent: Intent, stage: Stage, is_available: bool, is_ready: bool) -> Self {
+        let facts = Facts {
+            is_ready,
+            is_healthy: is_available,
+            hold: None,
+            is_self_assigned: false,
+            runs_target: None,
+            was_on_target: false,
+        };
+        Self {
+            intent,
+            facts,
+            goal: Goal::Target,
+            stage,
+            mark: Mark::None,
+            wave: Wave::Rest,
+            waiting: Waiting::NotAssigned,
+            proof: Proof::new(is_ready),
+            trial: None,
+            drain: None,
+            way_back: WayBack::Open,
+            attempts: Attempts::default(),
+        }
+    }
+
+    /// A node that the plan leaves unchanged.
+    pub(super) fn left_alone(left: &LeftAlone, target: &Arc<Target>) -> Self {
+        let stage = Stage::Ended { end: End::LeftAlone { why: left.why.clone() }, seconds: None };
+        let intent = Intent { planned: Planned::LeftAlone(left.clone()), target: Arc::clone(target) };
+        let mut node = Self::new(intent, stage, !left.unavailable, !left.unavailable);
+        node.intent.adopt(&left.why);
+        node.facts.was_on_target = left.why == Why::Converged;
+        node
+    }
+
+    /// A node that the plan has a step for.
+    pub(super) fn planned(step: &Step, wave: Wave, target: &Arc<Target>) -> Self {
+        let intent = Intent { planned: Planned::Step(Box::new(step.clone())), target: Arc::clone(target) };
+        let mut node = Self::new(intent, Stage::Waiting, step.available, step.was_ready);
+        node.wave = wave;
+        if step.marked {
+            node.mark = Mark::On { seen: true };
+        }
+        if let Action::Await { waiting, .. } = &step.action {
+            node.facts.was_on_target = true;
+            node.waiting = waiting.clone().unwrap_or(Waiting::NotAcknowledged);
+        }
+        node
+    }
+
+    /// Place in the order of starts. `None`: the node does not wait to start.
+    pub(super) fn place(&self) -> Option<Place> {
+        if !self.is_pending() || matches!(self.stage, Stage::Aside) {
+            return None;
+        }
+        let need = match self.intent.assignment() {
+            None => Need::Nothing,
+            Some(_) if self.facts.is_healthy => Need::Budget,
+            Some(_) if self.intent.needs_drain() => Need::Drain,
+            Some(_) => Need::Change,
+        };
+        let domain = if self.wave == Wave::Rest { self.intent.domain() } else { 0 };
+        Some(Place { need, wave: self.wave, domain })
+    }
+
+    fn has_not_started(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::Aside)
+    }
+
+    /// Reports whether the node may start once its turn comes.
+    pub(super) fn is_pending(&self) -> bool {
+        self.has_not_started() && self.facts.hold.is_none()
+    }
+
+    /// Reports whether the node has not started, and may once the reason of its hold ends.
+    pub(super) fn is_held(&self) -> bool {
+        self.has_not_started() && self.facts.hold.is_some()
+    }
+
+    /// Reports whether the node has left the queue, and its assignment may not have been sent.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.stage, Stage::Listing | Stage::Assigning | Stage::Draining(_))
+    }
+
+    /// Reports whether this rollout has not assigned the node yet.
+    pub(super) fn is_unassigned(&self) -> bool {
+        let is_prepared = self.has_not_started() || matches!(self.stage, Stage::Listing | Stage::Draining(_));
+        is_prepared && matches!(self.goal, Goal::Target)
+    }
+
+    /// Reports whether the node, its mark or its release is in transition.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.awaits_mark_answer() || !(self.has_not_started() || matches!(self.stage, Stage::Ended { .. }))
+    }
+
+    /// Reports whether the mark or the release of the node is unanswered. Until then it gets no new mark: the release could
+    /// remove it, and a refusal of the first mark would hide it.
+    pub(super) fn awaits_mark_answer(&self) -> bool {
+        matches!(self.mark, Mark::Sent | Mark::Releasing)
+    }
+
+    /// Reports whether the node is marked.
+    pub(super) fn is_marked(&self) -> bool {
+        matches!(self.mark, Mark::On { .. })
+    }
+
+    /// Reports whether the node is marked although its part in the rollout has ended. A pending node waits for its turn.
+    pub(super) fn needs_no_mark(&self, is_closed: bool) -> bool {
+        let has_ended = match self.stage {
+            Stage::Waiting | Stage::Aside => is_closed || self.facts.hold.is_some(),
+            _ => !self.is_in_flight(),
+        };
+        has_ended && self.is_marked()
+    }
+
+    /// The end of the node, if its part has ended.
+    pub(super) fn end(&self) -> Option<&End> {
+        match &self.stage {
+            Stage::Ended { end, .. } => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The failure of the node, also while it is rolled back for it.
+    pub(super) fn failure(&self) -> Option<&ConvergenceFailure> {
+        let stage = match (&self.stage, &self.goal) {
+            (Stage::Ended { .. }, _) | (_, Goal::Target) => &self.stage,
+            (_, Goal::Previous(before)) => &before.stage,
+        };
+        match stage {
+            Stage::Ended { end: End::Failed { failure, .. }, .. } => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the node was not Ready before and timed out without acknowledging its assignment. Such a failure
+    /// proves nothing about the configuration.
+    pub(super) fn was_down(&self) -> bool {
+        let is_silent =
+            matches!(self.failure(), Some(ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged }));
+        !self.proof.was_ready && is_silent
+    }
+
+    /// Reports whether the node failed with its assignment, so that it may not recover.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure().is_some_and(|failure| !matches!(failure, ConvergenceFailure::Drain { .. }))
+    }
+
+    /// Reports whether the node converged in this rollout.
+    pub(super) fn has_converged(&self) -> bool {
+        matches!(self.end(), Some(End::Converged))
+    }
+
+    /// Reports whether the node runs its target, by its own transition or since before the rollout.
+    pub(super) fn is_on_target(&self) -> bool {
+        let runs =
+            |end: &End| matches!(end, End::Converged | End::LeftAlone { why: Why::Converged | Why::Adopted { .. } });
+        self.end().is_some_and(runs)
+    }
+
+    /// Reports whether the node converged in this rollout and is not Ready any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.has_converged() && !self.facts.is_ready
+    }
+
+    /// Trial of the node, if it runs its target.
+    pub(super) fn current_trial(&self) -> Option<Trial> {
+        self.trial.filter(|_| self.is_on_target()).map(|run| run.trial)
+    }
+
+    /// Reports whether the node points at its goal and that is what it had before.
+    pub(super) fn goes_back(&self) -> bool {
+        matches!(self.goal, Goal::Previous(_))
+    }
+
+    /// Reports whether the node counts against the budget: it is not available, in transition, or failed.
+    pub(super) fn is_unavailable(&self) -> bool {
+        match &self.stage {
+            Stage::Ended { end: End::Gone, .. } => false,
+            _ if self.mark != Mark::None => true,
+            Stage::Waiting | Stage::Aside => !self.facts.is_healthy,
+            Stage::Ended { .. } => self.has_failed() || !self.facts.is_healthy,
+            _ => true,
+        }
+    }
+
+    /// End for the outcome, and seconds since the assignment.
+    pub(super) fn outcome(&self) -> (End, Option<f64>) {
+        let failed = match &self.goal {
+            Goal::Previous(before) if self.failure().is_some() => Some(&before.stage),
+            _ => None,
+        };
+        let end = |end: End| (end, None);
+        match (&self.stage, failed) {
+            (Stage::Ended { end, seconds }, _) | (_, Some(Stage::Ended { end, seconds })) => (end.clone(), *seconds),
+            (Stage::Waiting | Stage::Aside, _) => match self.facts.hold.clone() {
+                Some(why) => end(End::LeftAlone { why }),
+                None => end(End::NotStarted),
+            },
+            _ if self.is_unassigned() => end(End::NotStarted),
+            _ => end(End::InFlight),
+        }
+    }
+}
+
+impl Intent {
+    fn step(&self) -> Option<&Step> {
+        match &self.planned {
+            Planned::Step(step) => Some(step),
+            Planned::LeftAlone(_) => None,
+        }
+    }
+
+    pub(super) fn name(&self) -> &NodeName {
+        match &self.planned {
+            Planned::Step(step) => &step.node,
+            Planned::LeftAlone(left) => &left.node,
+        }
+    }
+
+    /// Uid of the Node in the plan. Empty for a node that is left unchanged.
+    pub(super) fn uid(&self) -> &str {
+        self.step().map_or("", |step| &step.assignment.uid)
+    }
+
+    /// Source of the node when the plan was made.
+    pub(super) fn from(&self) -> Option<&ConfigSource> {
+        match &self.planned {
+            Planned::Step(step) => step.assignment.from.as_ref(),
+            Planned::LeftAlone(left) => match &left.why {
+                Why::Converged => self.target.source(),
+                Why::Adopted { source } | Why::Conflict { source, .. } => Some(source),
+                _ => None,
+            },
+        }
+    }
+
+    /// The assignment. `None`: this rollout does not assign the node.
+    pub(super) fn assignment(&self) -> Option<&Assignment> {
+        self.step().filter(|step| step.action == Action::Assign).map(|step| &step.assignment)
+    }
+
+    /// Position of the node's domain in the order of the pool.
+    pub(super) fn domain(&self) -> usize {
+        self.step().map_or(0, |step| step.domain)
+    }
+
+    /// Reports whether the node must be drained before its assignment.
+    pub(super) fn needs_drain(&self) -> bool {
+        self.assignment().is_some() && self.step().is_some_and(|step| step.drain)
+    }
+
+    /// The step of a node that this rollout assigned and can return.
+    pub(super) fn way_back(&self) -> Option<&Step> {
+        self.step().filter(|step| step.can_return && step.action == Action::Assign)
+    }
+
+    /// What the node had before its assignment.
+    pub(super) fn previous(&self) -> Target {
+        self.assignment().map_or_else(|| Target::named(self.from()), Target::before)
+    }
+
+    /// Error that the node reported against its target when the plan was made.
+    pub(super) fn known_failure(&self) -> Option<&ConvergenceFailure> {
+        match &self.step()?.action {
+            Action::Await { failure, .. } => failure.as_deref(),
+            Action::Assign => None,
+        }
+    }
+
+    /// Follows a decision to leave the node unchanged on a source with the same content.
+    pub(super) fn adopt(&mut self, why: &Why) {
+        if let Why::Adopted { source } = why {
+            self.target = Arc::new(Target::named(Some(source)));
+        }
+    }
+}
