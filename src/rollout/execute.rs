@@ -466,8 +466,9 @@ impl<'a> Runner<'a> {
         if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
             return self.step(Input::Observed(node));
         }
+        // An assignment that was not sent meets a node that left its pool.
         for name in self.queue.withdraw(|name| *name == node.name) {
-            self.step(Input::Withdrawn(name));
+            self.step(Input::Changed(name, Some(Box::new((Node::clone(&node), None)))));
         }
         self.step(Input::Unselected(node));
     }

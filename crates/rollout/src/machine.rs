@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outcome;
 use super::forecast::PoolStart;
-use super::pool::blockers::Verdict;
+use super::pool::blockers::MayStart;
 use super::pool::blockers::order::{Room, Turn};
 use super::pool::{Id, Pool};
 pub use super::signals::{Command, Input, Mode};
@@ -158,7 +158,7 @@ impl Machine {
                 let Some(turn) = self.turn_of(&name, now.instant) else { continue };
                 if self.pools.get(&name).is_some_and(|pool| *pool.told() != turn) {
                     is_news = true;
-                    if turn == Verdict::Yes {
+                    if turn == MayStart::Yes {
                         self.waiting.remove(&name);
                     }
                     self.on_pool(&name, now, commands, |pool| pool.tell(turn));
@@ -168,26 +168,26 @@ impl Machine {
     }
 
     /// Whether the turn of a pool has come. `None`: it waits for none.
-    fn turn_of(&mut self, name: &PoolName, now: Instant) -> Option<Verdict> {
+    fn turn_of(&mut self, name: &PoolName, now: Instant) -> Option<MayStart> {
         let pool = self.pools.get(name)?;
         let mut begins = now;
-        let mut turn = Verdict::Yes;
+        let mut turn = MayStart::Yes;
         for first in pool.waits_for()? {
             // A pool without nodes has nothing to wait for.
             let Some(other) = self.pools.get(first) else { continue };
             match self.earlier.wait(first, other, now) {
                 Wait::Ended => {
                     let why = HoldReason::Pool { pool: first.clone() };
-                    return Some(Verdict::Hold(Hold { why, next: None }));
+                    return Some(MayStart::Hold(Hold { why, next: None }));
                 }
-                Wait::Running { ends: None } if turn == Verdict::Yes => turn = Verdict::AfterOthers,
+                Wait::Running { ends: None } if turn == MayStart::Yes => turn = MayStart::AfterOthers,
                 Wait::Running { ends: None } => {}
-                Wait::Running { ends: Some(ends) } => turn = Verdict::NotBefore(ends),
+                Wait::Running { ends: Some(ends) } => turn = MayStart::NotBefore(ends),
                 Wait::Soaking { until } if !pool.has_begun() => begins = begins.max(until),
                 Wait::Soaking { .. } => {}
             }
         }
-        Some(if turn == Verdict::Yes && begins > now { Verdict::NotBefore(begins) } else { turn })
+        Some(if turn == MayStart::Yes && begins > now { MayStart::NotBefore(begins) } else { turn })
     }
 
     /// Whether each pool starts nodes, waits, is held or stops, right after [`Input::Start`].

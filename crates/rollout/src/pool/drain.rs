@@ -91,20 +91,22 @@ impl Pool {
             }
             node.stage = Stage::Draining(Box::new(Draining::new(since)));
             if !is_marked {
-                node.mark = Mark::Sent;
+                node.mark = Mark::Sent { was_left: node.mark == Mark::Left };
             }
             node.drain.get_or_insert_default();
         });
-        self.set_waiting(id, Waiting::Draining { pods: None, blocked: None });
+        self.report_waiting(id, Waiting::Draining { pods: None, blocked: None });
     }
 
     /// Handles the answer to the mark of a node.
     pub(crate) fn marked(&mut self, id: Id, result: Result<(), String>) {
-        if self.nodes[id].mark != Mark::Sent {
-            return;
-        }
+        let Mark::Sent { was_left } = self.nodes[id].mark else { return };
         let is_draining = matches!(self.nodes[id].stage, Stage::Draining(_));
-        let mark = if result.is_ok() { Mark::On { seen: false } } else { Mark::None };
+        let mark = match result {
+            Ok(()) => Mark::On { seen: false },
+            Err(_) if was_left => Mark::Left,
+            Err(_) => Mark::None,
+        };
         self.nodes.update(id, |node| node.mark = mark);
         match result {
             _ if !is_draining => {}
@@ -116,9 +118,7 @@ impl Pool {
     /// Handles a request for a mark whose outcome is unknown. The drain fails, and the mark that the node may have is
     /// released.
     pub(crate) fn perhaps_marked(&mut self, id: Id, error: String) {
-        if self.nodes[id].mark != Mark::Sent {
-            return;
-        }
+        let Mark::Sent { .. } = self.nodes[id].mark else { return };
         self.drain_failed(id, DrainFailure::Request { error });
         self.nodes.update(id, |node| node.mark = Mark::On { seen: false });
         self.release(id);

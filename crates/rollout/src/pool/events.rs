@@ -36,8 +36,8 @@ impl Pool {
         if self.nodes[id].facts.hold.is_some() && self.nodes[id].is_unassigned() {
             self.return_to_start(id);
         }
-        if let Some(why) = self.nodes[id].facts.hold.clone().filter(|_| self.nodes[id].is_held() && !was_held) {
-            self.report_node(id, |pool, node| Progress::Held { pool, node, why });
+        if let Some(why) = self.nodes[id].facts.hold.clone().filter(|_| self.nodes[id].is_held()) {
+            self.held(id, why, was_held);
         }
         if seen.is_unreadable() {
             return self.unreadable(id, seen);
@@ -79,6 +79,17 @@ impl Pool {
                 self.evaluate_watched(id, seen);
             }
             _ => {}
+        }
+    }
+
+    /// Leaves a node unchanged that has not started: as long as the reason lasts, or for good if it does not end.
+    fn held(&mut self, id: Id, why: Why, was_held: bool) {
+        if !why.may_end() {
+            let end = End::LeftAlone { why: why.clone() };
+            self.nodes.update(id, |node| node.stage = Stage::Ended { end, seconds: None });
+        }
+        if !was_held {
+            self.report_node(id, |pool, node| Progress::Held { pool, node, why });
         }
     }
 
@@ -294,7 +305,7 @@ impl Pool {
         }
     }
 
-    fn report_waiting(&mut self, id: Id, waiting: Waiting) {
+    pub(super) fn report_waiting(&mut self, id: Id, waiting: Waiting) {
         self.nodes.update(id, |node| node.waiting = waiting.clone());
         self.report_node(id, |pool, node| Progress::Waiting { pool, node, waiting });
     }

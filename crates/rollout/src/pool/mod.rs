@@ -180,15 +180,18 @@ impl Pool {
         std::mem::take(&mut self.commands)
     }
 
-    /// Brings the pool to where its nodes, its gates and the time allow.
+    /// Does what has become possible, until nothing more is.
     fn reconcile(&mut self) {
         self.starts.wakes = None;
-        self.advance_canaries();
-        self.advance_gates();
-        self.start_rollbacks();
-        self.start_nodes();
-        // The first node may have started just now.
-        self.advance_gates();
+        let mut commands = None;
+        while commands != Some(self.commands.len()) {
+            commands = Some(self.commands.len());
+            self.advance_canaries();
+            self.advance_gates();
+            self.start_rollbacks();
+            self.release_ended();
+            self.start_nodes();
+        }
         self.advance_pointer();
         if self.is_finished_but_for_trials() {
             let announced = self.trials.announce(&self.policy.name, self.number(Count::OnTrial));
@@ -235,7 +238,7 @@ impl Pool {
     fn mark_stopped(&mut self, reason: &StopReason) {
         self.closed.stopped = Some(reason.clone());
         for id in self.nodes.all() {
-            if self.nodes[id].is_unassigned() && !matches!(self.nodes[id].stage, Stage::Waiting) {
+            if self.nodes[id].is_unassigned() && self.nodes[id].is_starting() {
                 self.return_to_start(id);
             }
         }

@@ -125,8 +125,8 @@ pub(super) struct Settling {
 pub(super) enum Mark {
     /// The node has no mark of this rollout.
     None,
-    /// The request for the mark is unanswered.
-    Sent,
+    /// The request for the mark is unanswered. `was_left`: the node may have an earlier mark, whose release was refused.
+    Sent { was_left: bool },
     /// The node is marked. `seen`: the watch has shown the mark. Only then is its absence the work of another client.
     On { seen: bool },
     /// The request for the release is unanswered.
@@ -268,7 +268,11 @@ impl Node {
 
     /// Reports whether the node has left the queue, and its assignment may not have been sent.
     pub(super) fn is_starting(&self) -> bool {
-        matches!(self.stage, Stage::Listing | Stage::Assigning | Stage::Draining(_))
+        match self.stage {
+            Stage::Listing | Stage::Draining(_) => true,
+            Stage::Assigning => !self.goes_back(),
+            _ => false,
+        }
     }
 
     /// Reports whether this rollout has not assigned the node yet.
@@ -285,7 +289,7 @@ impl Node {
     /// Reports whether the mark or the release of the node is unanswered. Until then it gets no new mark: the release could
     /// remove it, and a refusal of the first mark would hide it.
     pub(super) fn awaits_mark_answer(&self) -> bool {
-        matches!(self.mark, Mark::Sent | Mark::Releasing)
+        matches!(self.mark, Mark::Sent { .. } | Mark::Releasing)
     }
 
     /// Reports whether the node is marked.

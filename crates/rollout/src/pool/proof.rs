@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Pool;
-use super::blockers::Verdict;
+use super::blockers::MayStart;
 use super::node::{Node, Settling, Stage};
 use super::table::Id;
 use crate::outcome::{BeforeAfter, Recovery};
@@ -184,7 +184,7 @@ impl Pool {
 
     /// Reports whether nothing blocks a node whose turn had come before.
     pub(super) fn starts_now(&self, id: Id) -> bool {
-        !self.is_closed() && self.nodes[id].place().is_some() && self.may_start(id) == Verdict::Yes
+        !self.is_closed() && self.nodes[id].place().is_some() && self.may_start(id) == MayStart::Yes
     }
 
     fn judge_pods(&mut self, id: Id, settling: Settling, pods: Result<Vec<Pod>, String>) {

@@ -79,7 +79,9 @@ impl Pool {
     /// Rolls back a node that was assigned, if it can return and the pool allows the disruption.
     pub(super) fn roll_back(&mut self, id: Id) {
         let node = &self.nodes[id];
-        let Some(step) = node.intent.way_back().filter(|_| self.returns(node)) else { return };
+        let is_canary = node.wave == Wave::Canary && !self.gate.has_passed_canaries();
+        let stays = node.has_converged() && !is_canary && self.rollbacks.extent != Extent::All;
+        let Some(step) = node.intent.way_back().filter(|_| node.can_turn_back() && !stays) else { return };
         // While the node does not run the target, a rollback disrupts nothing.
         let disrupts = node.facts.runs_target != Some(false);
         if let Some(needs) = step.rollback_needs.filter(|_| disrupts) {
@@ -95,23 +97,6 @@ impl Pool {
             return;
         }
         self.send_rollback(id);
-    }
-
-    /// Reports whether a node is to be rolled back now, if it can.
-    fn returns(&self, node: &Node) -> bool {
-        if node.goes_back() || node.way_back == WayBack::GivenUp {
-            return false;
-        }
-        match &node.stage {
-            Stage::Converging { .. } | Stage::Settling(_) => true,
-            // The node was not drained, or another client claimed it.
-            Stage::Ended { end: End::Failed { .. }, .. } => node.has_failed(),
-            Stage::Ended { end: End::Converged, .. } => {
-                let is_canary = node.wave == Wave::Canary && !self.gate.has_passed_canaries();
-                is_canary || self.rollbacks.extent == Extent::All
-            }
-            _ => false,
-        }
     }
 
     /// Gives a node what it had before as its goal.
@@ -175,11 +160,10 @@ impl Pool {
             self.rollbacks.queue.remove(&id);
             if node.facts.hold.is_some() {
                 self.stays_on_target(id, DrainFailure::Claimed);
-            } else if !self.returns(node) {
-            } else if needs_drain_back(node) {
+            } else if node.can_turn_back() && needs_drain_back(node) {
                 self.turn_back(id, Stage::Waiting);
                 self.begin_drain(id);
-            } else {
+            } else if node.can_turn_back() {
                 self.send_rollback(id);
             }
         }
@@ -285,8 +269,24 @@ impl Pool {
 
     /// Reports whether the stop of the pool rolled this node back, or tried to.
     pub(super) fn was_rolled_back(&self, node: &Node) -> bool {
-        let is_returned = node.goes_back() && (node.failure().is_none() || self.rollbacks.is_on());
-        is_returned || node.way_back == WayBack::GivenUp
+        let is_given_up = node.way_back == WayBack::GivenUp;
+        match node.end() {
+            None => is_given_up || (node.goes_back() && (node.failure().is_none() || self.rollbacks.is_on())),
+            Some(End::Failed { .. }) => node.goes_back() && self.rollbacks.is_on(),
+            Some(end) => is_given_up || *end == End::RolledBack,
+        }
+    }
+}
+
+impl Node {
+    /// Reports whether the node is on its target, or failed on it, and its rollback was not given up.
+    fn can_turn_back(&self) -> bool {
+        let is_there = match &self.stage {
+            Stage::Converging { .. } | Stage::Settling(_) | Stage::Ended { end: End::Converged, .. } => true,
+            // Otherwise the node was not drained.
+            _ => self.has_failed(),
+        };
+        is_there && !self.goes_back() && self.way_back != WayBack::GivenUp
     }
 }
 

@@ -286,8 +286,9 @@ impl Nodes {
 
     /// The first pending node of the rest: of the earliest domain, in plan order.
     pub(super) fn first_of_rest(&self) -> Option<Id> {
-        let rest = self.order.iter().filter(|(place, _)| place.wave == Wave::Rest);
-        rest.min_by_key(|(place, id)| (place.domain, *id)).map(|(_, id)| *id)
+        let is_rest = |id: &Id| self[*id].is_pending() && self[*id].wave == Wave::Rest;
+        let rest = self.all().filter(|_| self.number(Count::Pending) > 0).filter(is_rest);
+        rest.min_by_key(|id| (self[*id].intent.domain(), *id))
     }
 
     /// Number of pending nodes of the rest in a domain.

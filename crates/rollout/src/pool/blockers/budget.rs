@@ -1,21 +1,21 @@
 //! The budget: how many nodes of the pool, and of all pools, may be unavailable.
 
-use super::Verdict;
+use super::MayStart;
 use crate::outcome::StopReason;
 use crate::pool::node::{Need, Node};
 use crate::pool::table::Count;
 use crate::pool::{MAX_EXAMPLES, Pool};
 
-pub(super) fn may_start(pool: &Pool, node: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
     let is_free = match node.place().map(|place| place.need) {
         Some(Need::Nothing | Need::Change) => true,
         Some(Need::Drain) => pool.number(Count::Draining) < pool.policy.budget,
         Some(Need::Budget) | None => pool.has_budget_for(node),
     };
     match is_free {
-        true => Verdict::Yes,
-        false if pool.awaits_other_pools() => Verdict::AfterOthers,
-        false => Verdict::AFTER_NODES,
+        true => MayStart::Yes,
+        false if pool.awaits_other_pools() => MayStart::AfterOthers,
+        false => MayStart::AFTER_NODES,
     }
 }
 

@@ -1,28 +1,28 @@
 //! Canaries of a pool: the gate that they open, and canaries that prove nothing.
 
-use super::Verdict;
+use super::MayStart;
 use crate::outcome::End;
 use crate::pool::Pool;
 use crate::pool::node::{Node, Wave};
 use crate::pool::table::{Count, Id};
 use crate::progress::{Progress, StartGate};
 
-pub(super) fn may_start(pool: &Pool, node: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
     match (pool.gate, node.wave) {
         (_, Wave::Unavailable) | (StartGate::Open | StartGate::Canaries, Wave::Canary) | (StartGate::Open, _) => {
-            Verdict::Yes
+            MayStart::Yes
         }
-        (StartGate::Soaking { until } | StartGate::SoakingDomain { until }, _) => Verdict::NotBefore(until),
+        (StartGate::Soaking { until } | StartGate::SoakingDomain { until }, _) => MayStart::NotBefore(until),
         // The gate never opens without a canary that is held.
         (StartGate::Canaries, Wave::Rest) if pool.number(Count::CanariesHeld) > 0 => pool.held_with_others(),
-        (StartGate::Canaries, Wave::Rest) => Verdict::AFTER_NODES,
+        (StartGate::Canaries, Wave::Rest) => MayStart::AFTER_NODES,
     }
 }
 
 impl Pool {
-    /// Verdict on a node that waits for nodes which are held.
-    pub(super) fn held_with_others(&self) -> Verdict {
-        self.starts.aside.clone().map_or(Verdict::AFTER_NODES, Verdict::Hold)
+    /// MayStart on a node that waits for nodes which are held.
+    pub(super) fn held_with_others(&self) -> MayStart {
+        self.starts.aside.clone().map_or(MayStart::AFTER_NODES, MayStart::Hold)
     }
 
     /// Replaces canaries that prove nothing. Once every canary has converged, starts the soak time, or opens the gate.

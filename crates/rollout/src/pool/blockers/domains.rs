@@ -1,6 +1,6 @@
 //! Domains of a pool whose nodes are ordered by a label: which one is on, and the soak between two.
 
-use super::Verdict;
+use super::MayStart;
 use crate::pool::Pool;
 use crate::pool::node::{Node, Wave};
 use crate::pool::table::{Count, Id};
@@ -35,14 +35,14 @@ impl Domains {
     }
 }
 
-pub(super) fn may_start(pool: &Pool, node: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
     let domains = &pool.starts.domains;
     let is_later = node.wave == Wave::Rest && !domains.names.is_empty() && node.intent.domain() >= domains.begun;
     match is_later {
-        false => Verdict::Yes,
+        false => MayStart::Yes,
         // The present domain does not end.
         true if pool.number(Count::Aside) > 0 => pool.held_with_others(),
-        true => Verdict::AFTER_NODES,
+        true => MayStart::AFTER_NODES,
     }
 }
 

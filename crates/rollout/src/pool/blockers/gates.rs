@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Verdict;
+use super::MayStart;
 use crate::judge::{Asked, GateState, KnownSeries, judge};
 use crate::outcome::StopReason;
 use crate::pool::Pool;
@@ -115,21 +115,21 @@ impl Gates {
     }
 }
 
-pub(super) fn may_start(pool: &Pool, _: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, _: &Node) -> MayStart {
     let (gates, now) = (&pool.starts.gates, pool.now.instant);
     if pool.starts.has_started {
         // The gate's patience, and the age of its answer, have timers of their own.
         let closed = gates.closed_at(Moment::Node, now);
-        return closed.map_or(Verdict::Yes, |run| Verdict::NotBefore(now.after(run.patience)));
+        return closed.map_or(MayStart::Yes, |run| MayStart::NotBefore(now.after(run.patience)));
     }
     let unanswered = gates.gates.iter().find(|run| run.answer.is_none());
-    let Some(closed) = gates.closed_at(Moment::Start, now).or(unanswered) else { return Verdict::Yes };
+    let Some(closed) = gates.closed_at(Moment::Start, now).or(unanswered) else { return MayStart::Yes };
     let ends = gates.since.unwrap_or(now).after(FIRST_ANSWER);
     if unanswered.is_some() && now < ends {
-        return Verdict::NotBefore(ends);
+        return MayStart::NotBefore(ends);
     }
     let (reason, _) = closed.why(now, gates.stale);
-    Verdict::Hold(Hold { why: HoldReason::Gate { gate: closed.gate.name.clone(), reason }, next: None })
+    MayStart::Hold(Hold { why: HoldReason::Gate { gate: closed.gate.name.clone(), reason }, next: None })
 }
 
 impl Pool {
@@ -156,7 +156,7 @@ impl Pool {
         if self.is_closed() {
             return;
         }
-        if self.starts.turn == Verdict::Yes {
+        if self.starts.turn == MayStart::Yes {
             self.starts.gates.since.get_or_insert(self.now.instant);
         }
         let is_needed = self.number(Count::Pending) > 0 || self.pointer_awaits_soak();
@@ -171,7 +171,9 @@ impl Pool {
             }
             return;
         }
-        let is_over = self.gate.soaks_until().is_some_and(|until| until <= self.now.instant);
+        let Some(until) = self.gate.soaks_until() else { return };
+        self.wake(until);
+        let is_over = until <= self.now.instant && !self.rollbacks.is_on();
         if is_over && self.starts.gates.closed_at(Moment::Soak, self.now.instant).is_none() {
             if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
                 self.report(Progress::Soaked { pool: self.policy.name.clone() });

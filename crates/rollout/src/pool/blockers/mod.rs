@@ -21,9 +21,12 @@ pub(crate) mod order;
 mod requests;
 mod windows;
 
+#[cfg(test)]
+mod every_second;
+
 /// Answer of a blocker about a node. Except for a hold, it applies to all nodes of the same [place](super::node::Place).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum MayStart {
     /// The node may start.
     Yes,
     /// Not before this moment. [`Instant::NEVER`]: not before other nodes of the pool get ahead.
@@ -34,15 +37,15 @@ pub(crate) enum Verdict {
     Hold(Hold),
 }
 
-impl Verdict {
+impl MayStart {
     /// Not before other nodes of the pool get ahead.
     const AFTER_NODES: Self = Self::NotBefore(Instant::NEVER);
 }
 
 /// Reports whether a node may start now.
-type Blocker = fn(&Pool, &Node) -> Verdict;
+type Blocker = fn(&Pool, &Node) -> MayStart;
 
-/// All blockers, in the order in which they are asked. The first answer but [`Verdict::Yes`] counts.
+/// All blockers, in the order in which they are asked. The first answer but [`MayStart::Yes`] counts.
 pub(super) const BLOCKERS: &[Blocker] = &[
     order::may_start,
     canaries::may_start,
@@ -57,9 +60,9 @@ pub(super) const BLOCKERS: &[Blocker] = &[
 #[derive(Debug)]
 pub(super) struct Starts {
     /// The blockers of the pool.
-    blockers: &'static [Blocker],
+    blockers: Vec<Blocker>,
     /// Whether the turn of the pool among the others has come.
-    pub(super) turn: Verdict,
+    pub(super) turn: MayStart,
     pub(super) room: Room,
     pub(super) domains: Domains,
     pub(super) gates: Gates,
@@ -76,9 +79,9 @@ pub(super) struct Starts {
 
 impl Starts {
     pub(super) fn new(plan: &PoolPlan, policy: &Policy) -> Self {
-        let turn = if policy.rules.after.is_empty() { Verdict::Yes } else { Verdict::AfterOthers };
+        let turn = if policy.rules.after.is_empty() { MayStart::Yes } else { MayStart::AfterOthers };
         Self {
-            blockers: BLOCKERS,
+            blockers: BLOCKERS.to_vec(),
             turn,
             room: Room::default(),
             domains: Domains::new(plan),
@@ -109,21 +112,23 @@ impl Pool {
         let (mut after, mut is_stalled) = (None, self.number(Count::InFlight) == 0);
         while let Some((place, id)) = self.nodes.next_after(after) {
             match self.may_start(id) {
-                Verdict::Yes => {
+                MayStart::Yes => {
                     is_stalled = false;
                     self.start_node(id);
                     continue;
                 }
-                Verdict::Hold(hold) => {
+                MayStart::Hold(hold) => {
                     self.set_aside(id, hold);
+                    // Nodes that wait for this one are held with it.
+                    after = None;
                     continue;
                 }
-                Verdict::NotBefore(at) if at < Instant::NEVER => {
+                MayStart::NotBefore(at) if at < Instant::NEVER => {
                     is_stalled = false;
                     self.wake(at);
                 }
-                Verdict::NotBefore(_) => {}
-                Verdict::AfterOthers => is_stalled = false,
+                MayStart::NotBefore(_) => {}
+                MayStart::AfterOthers => is_stalled = false,
             }
             after = Some(place);
         }
@@ -138,13 +143,13 @@ impl Pool {
     }
 
     /// Reports whether a pending node may start now. A node that points at its target already is in transition.
-    pub(super) fn may_start(&self, id: Id) -> Verdict {
+    pub(super) fn may_start(&self, id: Id) -> MayStart {
         let node = &self.nodes[id];
         if node.place().is_some_and(|place| place.need == Need::Nothing) {
-            return Verdict::Yes;
+            return MayStart::Yes;
         }
-        let verdicts = self.starts.blockers.iter().map(|may_start| may_start(self, node));
-        verdicts.into_iter().find(|verdict| *verdict != Verdict::Yes).unwrap_or(Verdict::Yes)
+        let mut answers = self.starts.blockers.iter().map(|may_start| may_start(self, node));
+        answers.find(|answer| *answer != MayStart::Yes).unwrap_or(MayStart::Yes)
     }
 
     /// Lets a node wait for the next run.

@@ -1,6 +1,6 @@
 //! A pool among the other pools of its fleet: pools that go first, and the limit of unavailable nodes of all pools.
 
-use super::Verdict;
+use super::MayStart;
 use crate::pool::Pool;
 use crate::pool::node::Node;
 use crate::pool::table::Count;
@@ -38,14 +38,14 @@ pub(crate) enum Turn {
     Ended,
 }
 
-pub(super) fn may_start(pool: &Pool, _: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, _: &Node) -> MayStart {
     pool.starts.turn.clone()
 }
 
 impl Pool {
     /// Pools that this one waits for. None before the start, when nodes are only observed, and without a pending node.
     pub(crate) fn waits_for(&self) -> Option<&BTreeSet<PoolName>> {
-        let waits = self.started && self.starts.turn != Verdict::Yes;
+        let waits = self.started && self.starts.turn != MayStart::Yes;
         Some(&self.policy.rules.after).filter(|_| waits && self.number(Count::Pending) > 0 && !self.is_closed())
     }
 
@@ -61,12 +61,12 @@ impl Pool {
     }
 
     /// What the pool was told of its turn.
-    pub(crate) fn told(&self) -> &Verdict {
+    pub(crate) fn told(&self) -> &MayStart {
         &self.starts.turn
     }
 
     /// Tells the pool whether its turn has come.
-    pub(crate) fn tell(&mut self, turn: Verdict) {
+    pub(crate) fn tell(&mut self, turn: MayStart) {
         self.starts.turn = turn;
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Verdict;
+use super::MayStart;
 use crate::pool::node::Node;
 use crate::pool::{Policy, Pool};
 use kubelet_config::risk::Class;
@@ -47,8 +47,8 @@ impl Windows {
     }
 }
 
-pub(super) fn may_start(pool: &Pool, node: &Node) -> Verdict {
+pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
     let [undrained, drained] = &pool.starts.windows.closed;
     let closed = if node.intent.needs_drain() { drained } else { undrained };
-    closed.clone().map_or(Verdict::Yes, Verdict::Hold)
+    closed.clone().map_or(MayStart::Yes, MayStart::Hold)
 }

@@ -1,0 +1,50 @@
+//! A blocker of a test, which holds every second node: what a new reason to wait costs.
+
+use super::MayStart;
+use crate::outcome::End;
+use crate::pool::Pool;
+use crate::pool::node::Node;
+use crate::signals::{Command, Mode};
+use nodecfg_planning::hold::{Hold, HoldReason};
+use nodecfg_planning::instant::Now;
+use nodecfg_planning::plan::fixtures::{
+    desired, namespace, node, node_name, observed, on, options, policy, pool, rendered,
+};
+use nodecfg_planning::plan::make;
+
+fn may_start(_: &Pool, node: &Node) -> MayStart {
+    match node.intent.name().as_str() {
+        "n2" | "n4" => MayStart::Hold(hold()),
+        _ => MayStart::Yes,
+    }
+}
+
+fn hold() -> Hold {
+    Hold { why: HoldReason::Exclusion { reason: "every second".to_owned() }, next: None }
+}
+
+#[test]
+fn blocker_holds_its_nodes_and_no_other() {
+    let names = ["n1", "n2", "n3", "n4"];
+    let desired = desired([pool("a", 64, policy(4))]);
+    let plan = make(&desired, &observed(names.map(|name| node(name, "a"))), &options()).expect("can be planned");
+    let mut pool = Pool::new(&plan.fleet, &plan.pools[0], Mode::ASSIGN);
+    pool.starts.blockers.push(may_start);
+    let assigned: Vec<String> = pool
+        .step(Now::START, Pool::start)
+        .into_iter()
+        .filter_map(|command| matches!(&command, Command::Assign(..)).then(|| format!("{command:?}")))
+        .collect();
+    assert_eq!(assigned.len(), 2);
+    let target = rendered("a", 64).source(&namespace());
+    for name in ["n1", "n3"] {
+        let id = pool.id(&node_name(name)).expect("is in the pool");
+        pool.step(Now::START, |pool| pool.assigned(id));
+        pool.step(Now::START, |pool| pool.observed(id, &on(node(name, "a"), &target)));
+    }
+    let outcome = pool.outcome();
+    assert!(pool.is_finished());
+    assert_eq!(outcome.held, Some(hold()));
+    let ends: Vec<&End> = outcome.nodes.iter().map(|node| &node.end).collect();
+    assert_eq!(ends, [&End::Converged, &End::Held, &End::Converged, &End::Held]);
+}
