@@ -14,6 +14,7 @@
 pub mod before;
 pub mod evictions;
 pub mod forecast;
+mod intent;
 pub mod judge;
 pub mod machine;
 pub mod orders;

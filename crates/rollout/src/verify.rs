@@ -2,21 +2,22 @@
 //! so there are no gates, budgets or stages.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::intent::Intent;
 use super::machine::StateMachine;
 use super::outcome::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use super::progress::{Event, NodeCounts, PoolState, Progress, StartGate};
 use super::signals::{Command, Input, Mode};
 use super::trials::{TrialRun, Trials};
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Age, Node};
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Trial, WaitContext, Waiting, evaluate};
 use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::{Action, LeftAlone, Plan, PoolPlan, Step, Why};
+use nodecfg_planning::plan::{Plan, PoolPlan, Why};
 
 /// A run that watches the nodes of a plan.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct Verify {
 #[derive(Debug)]
 struct Pool {
     name: PoolName,
-    target: Target,
+    target: Arc<Target>,
     /// Time limit of each node, and age up to which a new Node is not awaited.
     limit: Duration,
     new_nodes_within: Option<Duration>,
@@ -47,12 +48,8 @@ struct Pool {
 /// A watched node.
 #[derive(Debug)]
 struct Watched {
-    from: Option<ConfigSource>,
-    /// What the node runs with the content of the pool under another name.
-    adopted: Option<Target>,
-    /// Whether the plan has a step for it.
-    has_step: bool,
-    was_ready: bool,
+    intent: Intent,
+    /// Whether any event has shown the node on its target.
     was_on_target: bool,
     waiting: Waiting,
     /// Creation time of a Node that never had a configuration.
@@ -74,41 +71,14 @@ enum Unassigned {
 }
 
 impl Watched {
-    fn left_alone(left: &LeftAlone, target: &Target) -> Self {
-        let (from, adopted) = match &left.why {
-            Why::Converged => (target.source().cloned(), None),
-            Why::Adopted { source } => (Some(source.clone()), Some(Target::named(Some(source)))),
-            Why::Conflict { source, .. } => (Some(source.clone()), None),
-            _ => (None, None),
-        };
+    fn new(intent: Intent) -> Self {
         Self {
-            from,
-            adopted,
-            has_step: false,
-            was_ready: !left.unavailable,
-            was_on_target: left.why == Why::Converged,
-            waiting: Waiting::NotAssigned,
+            was_on_target: intent.was_on_target(),
+            waiting: intent.waiting(),
             joined: None,
-            end: Some((End::LeftAlone { why: left.why.clone() }, None)),
+            end: intent.end().map(|end| (end, None)),
             trial: None,
-        }
-    }
-
-    fn planned(step: &Step) -> Self {
-        let (was_on_target, waiting) = match &step.action {
-            Action::Assign => (false, Waiting::NotAssigned),
-            Action::Await { waiting, .. } => (true, waiting.clone().unwrap_or(Waiting::NotAcknowledged)),
-        };
-        Self {
-            from: step.assignment.from.clone(),
-            adopted: None,
-            has_step: true,
-            was_ready: step.was_ready,
-            was_on_target,
-            waiting,
-            joined: None,
-            end: None,
-            trial: None,
+            intent,
         }
     }
 
@@ -124,7 +94,7 @@ impl Watched {
 
     /// What the node contributes to the counts.
     fn counts(&self) -> NodeCounts {
-        let is_in = |is_in: bool| usize::from(is_in && self.has_step);
+        let is_in = |is_in: bool| usize::from(is_in && self.intent.step().is_some());
         let end = self.end.as_ref().map(|(end, _)| end);
         let (is_done, has_failed) = (matches!(end, Some(End::Converged)), matches!(end, Some(End::Failed { .. })));
         NodeCounts {
@@ -141,14 +111,15 @@ impl Watched {
 impl Pool {
     fn new(plan: &PoolPlan, mode: &Mode) -> Self {
         let limit = mode.time_limit(&plan.policy);
-        let left = plan.left_alone.iter().map(|left| (left.node.clone(), Watched::left_alone(left, &plan.target)));
-        let nodes: BTreeMap<_, _> =
-            left.chain(plan.steps().map(|step| (step.node.clone(), Watched::planned(step)))).collect();
+        let target = Arc::new(plan.target.clone());
+        let left = plan.left_alone.iter().map(|left| Intent::leave_alone(left, &target));
+        let intents = left.chain(plan.steps().map(|step| Intent::follow(step, &target)));
+        let nodes: BTreeMap<_, _> = intents.map(|intent| (intent.name().clone(), Watched::new(intent))).collect();
         let mut counts = NodeCounts::default();
         nodes.values().for_each(|node| counts.add(&node.counts()));
         Self {
             name: plan.name.clone(),
-            target: plan.target.clone(),
+            target,
             limit,
             new_nodes_within: mode.new_nodes_within,
             since: None,
@@ -218,7 +189,8 @@ impl Pool {
     fn evaluate_watched(&mut self, seen: &Node, now: Now, commands: &mut Vec<Command>) {
         let (Some(since), Some(node)) = (self.since, self.nodes.get(&seen.name)) else { return };
         let waited = now.instant.since(since);
-        let wait = WaitContext { was_ready: node.was_ready, resources: None, waited, timeout: Some(self.limit) };
+        let wait =
+            WaitContext { was_ready: node.intent.was_ready(), resources: None, waited, timeout: Some(self.limit) };
         match evaluate(&self.target, seen, wait) {
             Convergence::Converged => {
                 let trial = self.trials.observe(None, true, &self.target, seen, now);
@@ -246,11 +218,11 @@ impl Pool {
     /// Detects a later kubelet error and a failed trial of a converged node.
     fn evaluate_converged(&mut self, seen: &Node, now: Now, commands: &mut Vec<Command>) {
         let Some(node) = self.nodes.get(&seen.name) else { return };
-        let target = node.adopted.as_ref().unwrap_or(&self.target);
+        let target = &node.intent.target;
         let before = node.trial;
         let was_settled = !matches!(node.end, Some((End::Converged, _)));
         // A node that is not Ready has not passed its trial.
-        let was_ready = node.was_ready && before.is_some();
+        let was_ready = node.intent.was_ready() && before.is_some();
         match evaluate(target, seen, WaitContext { was_ready, ..WaitContext::STATE_ONLY }) {
             Convergence::Converged => {
                 let trial = self.trials.observe(before, false, target, seen, now);
@@ -342,8 +314,8 @@ impl Pool {
             let (end, seconds) = node.end.clone().unwrap_or((unknown, None));
             NodeOutcome {
                 node: name.clone(),
-                from: node.from.clone(),
-                to: self.target.clone(),
+                from: node.intent.from().cloned(),
+                to: Target::clone(&self.target),
                 end,
                 seconds,
                 trial: node.current_trial(),
@@ -362,7 +334,7 @@ impl Pool {
 impl Pool {
     /// Creation time of a new node that is not awaited. Remembers the other new nodes.
     fn joined_recently(&mut self, seen: &Node, now: Timestamp) -> Option<Timestamp> {
-        let joined = seen.new_since().filter(|_| matches!(self.target, Target::Source(_)) && !seen.is_unreadable());
+        let joined = seen.new_since().filter(|_| matches!(*self.target, Target::Source(_)) && !seen.is_unreadable());
         let is_recent = |joined: &Timestamp| {
             self.new_nodes_within.is_some_and(|within| Age::between(*joined, now).duration() < within)
         };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::Pool;
-use super::node::{Attempts, Goal, Mark, Node, Planned, Stage, Wave};
+use super::node::{Attempts, Goal, Mark, Node, Stage, Wave};
 use super::table::Id;
+use crate::intent::Planned;
 use crate::outcome::{End, StopReason};
 use crate::progress::Progress;
 use crate::progress::StartGate;

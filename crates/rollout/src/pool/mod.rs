@@ -16,6 +16,7 @@ use self::rollback::Rollbacks;
 pub(crate) use self::table::Id;
 use self::table::{Count, Nodes};
 use crate::forecast::PoolStart;
+use crate::intent::Intent;
 use crate::outcome::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::progress::{Event, PoolState, Progress, StartGate};
 use crate::signals::{Command, Mode};
@@ -117,7 +118,7 @@ impl Pool {
         let target = Arc::new(plan.target.clone());
         let mut nodes = Nodes::with_capacity(plan.nodes);
         for left in &plan.left_alone {
-            nodes.add(Node::left_alone(left, &target));
+            nodes.add(Node::new(Intent::leave_alone(left, &target), Wave::Rest));
         }
         for wave in &plan.waves {
             let of_node = match wave.kind {
@@ -129,7 +130,7 @@ impl Pool {
                 }
                 WaveKind::Rest => Wave::Rest,
             };
-            wave.steps.iter().for_each(|step| nodes.add(Node::planned(step, of_node, &target)));
+            wave.steps.iter().for_each(|step| nodes.add(Node::new(Intent::follow(step, &target), of_node)));
         }
         let checks_pods = rules.check_pods && mode.list_pods;
         let policy = Policy {

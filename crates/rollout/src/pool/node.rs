@@ -1,17 +1,14 @@
 //! One node of a pool during its rollout: what the plan wants of it (intent), what is known of it (facts), and how far it
 //! has got (goal and stage).
 
-use std::sync::Arc;
-
 use super::drain::Draining;
 use super::proof::Proof;
+use crate::intent::Intent;
 use crate::outcome::{DrainRecord, End};
 use crate::trials::TrialRun;
-use nodecfg_contract::names::NodeName;
-use nodecfg_contract::{Assignment, ConfigSource};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use nodecfg_planning::convergence::{ConvergenceFailure, Trial, Waiting};
 use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::{Action, LeftAlone, Step, Why};
+use nodecfg_planning::plan::Why;
 
 /// A node of a pool.
 #[derive(Debug)]
@@ -33,20 +30,6 @@ pub(crate) struct Node {
     pub(super) drain: Option<DrainRecord>,
     pub(super) way_back: WayBack,
     pub(super) attempts: Attempts,
-}
-
-/// What the plan wants of a node.
-#[derive(Debug)]
-pub(super) struct Intent {
-    pub(super) planned: Planned,
-    pub(super) target: Arc<Target>,
-}
-
-/// Decision of the plan about a node.
-#[derive(Debug)]
-pub(super) enum Planned {
-    Step(Box<Step>),
-    LeftAlone(LeftAlone),
 }
 
 /// What the latest event of a node says.
@@ -187,54 +170,30 @@ pub(super) enum Need {
 }
 
 impl Node {
-    fn new(intent: Intent, stage: Stage, is_available: bool, is_ready: bool) -> Self {
+    pub(super) fn new(intent: Intent, wave: Wave) -> Self {
         let facts = Facts {
-            is_ready,
-            is_healthy: is_available,
+            is_ready: intent.was_ready(),
+            is_healthy: intent.was_available(),
             hold: None,
             is_self_assigned: false,
             runs_target: None,
-            was_on_target: false,
+            was_on_target: intent.was_on_target(),
         };
+        let is_marked = intent.step().is_some_and(|step| step.marked);
         Self {
-            intent,
             facts,
             goal: Goal::Target,
-            stage,
-            mark: Mark::None,
-            wave: Wave::Rest,
-            waiting: Waiting::NotAssigned,
-            proof: Proof::new(is_ready),
+            stage: intent.end().map_or(Stage::Waiting, |end| Stage::Ended { end, seconds: None }),
+            mark: if is_marked { Mark::On { seen: true } } else { Mark::None },
+            wave,
+            waiting: intent.waiting(),
+            proof: Proof::new(intent.was_ready()),
             trial: None,
             drain: None,
             way_back: WayBack::Open,
             attempts: Attempts::default(),
+            intent,
         }
-    }
-
-    /// A node that the plan leaves unchanged.
-    pub(super) fn left_alone(left: &LeftAlone, target: &Arc<Target>) -> Self {
-        let stage = Stage::Ended { end: End::LeftAlone { why: left.why.clone() }, seconds: None };
-        let intent = Intent { planned: Planned::LeftAlone(left.clone()), target: Arc::clone(target) };
-        let mut node = Self::new(intent, stage, !left.unavailable, !left.unavailable);
-        node.intent.adopt(&left.why);
-        node.facts.was_on_target = left.why == Why::Converged;
-        node
-    }
-
-    /// A node that the plan has a step for.
-    pub(super) fn planned(step: &Step, wave: Wave, target: &Arc<Target>) -> Self {
-        let intent = Intent { planned: Planned::Step(Box::new(step.clone())), target: Arc::clone(target) };
-        let mut node = Self::new(intent, Stage::Waiting, step.available, step.was_ready);
-        node.wave = wave;
-        if step.marked {
-            node.mark = Mark::On { seen: true };
-        }
-        if let Action::Await { waiting, .. } = &step.action {
-            node.facts.was_on_target = true;
-            node.waiting = waiting.clone().unwrap_or(Waiting::NotAcknowledged);
-        }
-        node
     }
 
     /// Place in the order of starts. `None`: the node does not wait to start.
@@ -392,79 +351,6 @@ impl Node {
             },
             _ if self.is_unassigned() => end(End::NotStarted),
             _ => end(End::InFlight),
-        }
-    }
-}
-
-impl Intent {
-    fn step(&self) -> Option<&Step> {
-        match &self.planned {
-            Planned::Step(step) => Some(step),
-            Planned::LeftAlone(_) => None,
-        }
-    }
-
-    pub(super) fn name(&self) -> &NodeName {
-        match &self.planned {
-            Planned::Step(step) => &step.node,
-            Planned::LeftAlone(left) => &left.node,
-        }
-    }
-
-    /// Uid of the Node in the plan. Empty for a node that is left unchanged.
-    pub(super) fn uid(&self) -> &str {
-        self.step().map_or("", |step| &step.assignment.uid)
-    }
-
-    /// Source of the node when the plan was made.
-    pub(super) fn from(&self) -> Option<&ConfigSource> {
-        match &self.planned {
-            Planned::Step(step) => step.assignment.from.as_ref(),
-            Planned::LeftAlone(left) => match &left.why {
-                Why::Converged => self.target.source(),
-                Why::Adopted { source } | Why::Conflict { source, .. } => Some(source),
-                _ => None,
-            },
-        }
-    }
-
-    /// The assignment. `None`: this rollout does not assign the node.
-    pub(super) fn assignment(&self) -> Option<&Assignment> {
-        self.step().filter(|step| step.action == Action::Assign).map(|step| &step.assignment)
-    }
-
-    /// Position of the node's domain in the order of the pool.
-    pub(super) fn domain(&self) -> usize {
-        self.step().map_or(0, |step| step.domain)
-    }
-
-    /// Reports whether the node must be drained before its assignment.
-    pub(super) fn needs_drain(&self) -> bool {
-        self.assignment().is_some() && self.step().is_some_and(|step| step.drain)
-    }
-
-    /// The step of a node that this rollout assigned and can return.
-    pub(super) fn way_back(&self) -> Option<&Step> {
-        self.step().filter(|step| step.can_return && step.action == Action::Assign)
-    }
-
-    /// What the node had before its assignment.
-    pub(super) fn previous(&self) -> Target {
-        self.assignment().map_or_else(|| Target::named(self.from()), Target::before)
-    }
-
-    /// Error that the node reported against its target when the plan was made.
-    pub(super) fn known_failure(&self) -> Option<&ConvergenceFailure> {
-        match &self.step()?.action {
-            Action::Await { failure, .. } => failure.as_deref(),
-            Action::Assign => None,
-        }
-    }
-
-    /// Follows a decision to leave the node unchanged on a source with the same content.
-    pub(super) fn adopt(&mut self, why: &Why) {
-        if let Why::Adopted { source } = why {
-            self.target = Arc::new(Target::named(Some(source)));
         }
     }
 }
