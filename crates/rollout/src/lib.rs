@@ -10,8 +10,6 @@
 //! - [`forecast`]: the start of a rollout, before it runs.
 //! - [`witness`]: answers of the kubelets at its end.
 
-#[doc(hidden)]
-pub mod before;
 pub mod evictions;
 pub mod forecast;
 mod intent;

@@ -39,7 +39,8 @@ pub trait StateMachine: Send {
 #[derive(Debug)]
 pub struct Machine {
     pools: BTreeMap<PoolName, Pool>,
-    pool_of: BTreeMap<NodeName, PoolName>,
+    /// Pool and number of each node.
+    nodes: BTreeMap<NodeName, (PoolName, Id)>,
     /// Times at which a pool needs a tick.
     timers: BTreeSet<(Instant, PoolName)>,
     /// Limit of unavailable nodes of all pools. `None`: each pool has its own limit only.
@@ -80,14 +81,12 @@ impl Machine {
     pub fn new(plan: &Plan, mode: Mode) -> Self {
         let pools: BTreeMap<PoolName, Pool> =
             plan.pools.iter().map(|pool| (pool.name.clone(), Pool::new(&plan.fleet, pool, mode))).collect();
-        let pool_of = pools
-            .iter()
-            .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
-            .collect();
+        let nodes = pools.iter().flat_map(|(name, pool)| pool.ids().map(move |(node, id)| (node, (name, id))));
+        let nodes = nodes.map(|(node, (name, id))| (node.clone(), (name.clone(), id))).collect();
         let usage = pools.values().fold(Usage::default(), |sum, pool| sum.replace(Usage::default(), Usage::of(pool)));
         let waits = plan.pools.iter().filter(|pool| !pool.policy.after.is_empty());
         Self {
-            pool_of,
+            nodes,
             timers: BTreeSet::new(),
             limit: plan.budget(),
             usage,
@@ -106,8 +105,7 @@ impl Machine {
 
     fn on_node(&mut self, node: &NodeName, now: Now, commands: &mut Vec<Command>, act: impl FnOnce(&mut Pool, Id)) {
         // Ignores nodes of no pool and nodes that joined after the plan was made.
-        let Some(name) = self.pool_of.get(node).cloned() else { return };
-        let Some(id) = self.pools.get(&name).and_then(|pool| pool.id(node)) else { return };
+        let Some((name, id)) = self.nodes.get(node).cloned() else { return };
         self.on_pool(&name, now, commands, |pool| act(pool, id));
     }
 
@@ -136,15 +134,11 @@ impl Machine {
 
     /// Lets the pools start nodes for which another pool has made room, in the order of their names.
     fn share_room(&mut self, now: Now, commands: &mut Vec<Command>) {
-        if self.limit.is_none() || !std::mem::take(&mut self.is_news) {
-            return;
-        }
-        let names: Vec<PoolName> = self.pools.keys().cloned().collect();
-        for name in names {
+        while self.limit.is_some() && std::mem::take(&mut self.is_news) {
             let (limit, usage) = (self.limit, self.usage);
-            let Some(pool) = self.pools.get_mut(&name) else { continue };
-            let own = Usage::of(pool);
-            if pool.share(room(limit, usage, own)) {
+            let needs_room = |pool: &mut Pool| pool.share(room(limit, usage, Usage::of(pool)));
+            let concerned = self.pools.iter_mut().filter_map(|(name, pool)| needs_room(pool).then(|| name.clone()));
+            for name in concerned.collect::<Vec<PoolName>>() {
                 self.on_pool(&name, now, commands, |_| ());
             }
         }
@@ -261,7 +255,7 @@ impl StateMachine for Machine {
     }
 
     fn missing(&self, present: &BTreeSet<NodeName>) -> Vec<NodeName> {
-        self.pool_of.keys().filter(|node| !present.contains(*node)).cloned().collect()
+        self.nodes.keys().filter(|node| !present.contains(*node)).cloned().collect()
     }
 
     fn next_tick(&self) -> Option<Instant> {

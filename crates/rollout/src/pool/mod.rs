@@ -116,10 +116,8 @@ impl Pool {
         let mut soak = Duration::ZERO;
         let mut gate = StartGate::Open;
         let target = Arc::new(plan.target.clone());
-        let mut nodes = Nodes::with_capacity(plan.nodes);
-        for left in &plan.left_alone {
-            nodes.add(Node::new(Intent::leave_alone(left, &target), Wave::Rest));
-        }
+        let left = plan.left_alone.iter().map(|left| Node::new(Intent::leave_alone(left, &target), Wave::Rest));
+        let mut nodes: Vec<Node> = left.collect();
         for wave in &plan.waves {
             let of_node = match wave.kind {
                 WaveKind::Unavailable => Wave::Unavailable,
@@ -130,7 +128,7 @@ impl Pool {
                 }
                 WaveKind::Rest => Wave::Rest,
             };
-            wave.steps.iter().for_each(|step| nodes.add(Node::new(Intent::follow(step, &target), of_node)));
+            nodes.extend(wave.steps.iter().map(|step| Node::new(Intent::follow(step, &target), of_node)));
         }
         let checks_pods = rules.check_pods && mode.list_pods;
         let policy = Policy {
@@ -156,7 +154,7 @@ impl Pool {
             starts: Starts::new(plan, &policy),
             trials: Trials::new(&mode, policy.limits.node),
             policy,
-            nodes,
+            nodes: Nodes::new(nodes.into_iter()),
             now: Now { instant: Instant::START, time: jiff::Timestamp::UNIX_EPOCH },
             commands: Vec::new(),
             started: false,
@@ -289,12 +287,9 @@ impl Pool {
         }
     }
 
-    pub(crate) fn node_names(&self) -> impl Iterator<Item = &NodeName> {
-        self.nodes.names()
-    }
-
-    pub(crate) fn id(&self, node: &NodeName) -> Option<Id> {
-        self.nodes.id(node)
+    /// All nodes with their numbers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (&NodeName, Id)> {
+        self.nodes.all().map(|id| (self.nodes[id].intent.name(), id))
     }
 
     /// Number of unavailable nodes, and the budget.

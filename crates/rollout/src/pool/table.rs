@@ -8,7 +8,6 @@ use super::drain::Draining;
 use super::node::{Mark, Node, Place, Stage, Wave};
 use crate::outcome::End;
 use crate::progress::NodeCounts;
-use nodecfg_contract::names::NodeName;
 use nodecfg_planning::instant::Instant;
 
 /// Number of a node in the table that made it. Nodes keep their numbers, in plan order.
@@ -152,7 +151,7 @@ impl Derived {
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
-    ids: BTreeMap<NodeName, Id>,
+    by_name: Vec<Id>,
     counts: [usize; Count::ALL.len()],
     /// Pending nodes in the order of their starts.
     order: BTreeSet<(Place, Id)>,
@@ -177,15 +176,16 @@ impl Index<Id> for Nodes {
 }
 
 impl Nodes {
-    pub(super) fn with_capacity(nodes: usize) -> Self {
-        Self { nodes: Vec::with_capacity(nodes), ..Self::default() }
-    }
-
-    pub(super) fn add(&mut self, node: Node) {
-        let id = Id(self.nodes.len());
-        self.ids.insert(node.intent.name().clone(), id);
-        self.replace(id, Derived::default(), Derived::of(&node));
-        self.nodes.push(node);
+    pub(super) fn new(nodes: impl Iterator<Item = Node>) -> Self {
+        let mut table = Self { nodes: nodes.collect(), ..Self::default() };
+        let mut by_name: Vec<Id> = table.all().collect();
+        by_name.sort_by(|a, b| table[*a].intent.name().cmp(table[*b].intent.name()));
+        table.by_name = by_name;
+        for id in table.all() {
+            let node = Derived::of(&table[id]);
+            table.replace(id, Derived::default(), node);
+        }
+        table
     }
 
     /// Changes a node.
@@ -241,14 +241,6 @@ impl Nodes {
         self.counts.get(count as usize).copied().unwrap_or_default()
     }
 
-    pub(crate) fn id(&self, name: &NodeName) -> Option<Id> {
-        self.ids.get(name).copied()
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &NodeName> {
-        self.ids.keys()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -265,7 +257,7 @@ impl Nodes {
 
     /// Nodes sorted by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = &Node> {
-        self.ids.values().map(|id| &self[*id])
+        self.by_name.iter().map(|id| &self[*id])
     }
 
     /// Marked nodes.

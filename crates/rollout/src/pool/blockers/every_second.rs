@@ -38,7 +38,7 @@ fn blocker_holds_its_nodes_and_no_other() {
     assert_eq!(assigned.len(), 2);
     let target = rendered("a", 64).source(&namespace());
     for name in ["n1", "n3"] {
-        let id = pool.id(&node_name(name)).expect("is in the pool");
+        let (_, id) = pool.ids().find(|(node, _)| **node == node_name(name)).expect("is in the pool");
         pool.step(Now::START, |pool| pool.assigned(id));
         pool.step(Now::START, |pool| pool.observed(id, &on(node(name, "a"), &target)));
     }
