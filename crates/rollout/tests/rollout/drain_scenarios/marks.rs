@@ -200,3 +200,33 @@ fn mark_whose_answer_was_lost_is_released() {
     assert_eq!(held.send(lost()), ["release n1"]);
     assert_eq!(held.send(Input::Released(node_name("n1"), Ok(()))), ["mark n1"]);
 }
+
+/// The node keeps the mark whose release was refused, whatever a second request for a mark meets.
+#[test]
+fn refused_second_mark_leaves_the_first() {
+    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.wait(300);
+    scenario.send(Input::Released(node_name("n1"), Err("forbidden".to_owned())));
+    assert!(scenario.outcome("n1").marked);
+    let aborted = StopReason::Aborted { by: "ada".to_owned(), reason: None };
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.send(Input::RollBackAll(aborted)), ["mark n1"]);
+    scenario.send(Input::Marked(node_name("n1"), Err("forbidden".to_owned())));
+    assert!(scenario.outcome("n1").marked);
+}
+
+/// A node that is released has not converged before the answer: new pods do not start on it yet.
+#[test]
+fn node_converges_with_the_answer_to_its_release() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(30), ["release n1"]);
+    scenario.observe("n1", unmarked);
+    assert_eq!(scenario.outcome("n1").end, End::InFlight);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert_eq!(scenario.outcome("n1").end, End::Converged);
+}

@@ -183,9 +183,16 @@ impl Scenario {
         sent
     }
 
+    /// Time passes, with a tick whenever the machine asks for one. Returns the commands that follow.
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.after(seconds);
-        self.send(Input::Tick)
+        let end = self.now.after(seconds);
+        let mut sent = Vec::new();
+        while let Some(at) = self.machine.next_tick().filter(|at| *at <= end.instant) {
+            self.now = self.now.at(at);
+            sent.extend(self.send(Input::Tick));
+        }
+        self.now = end;
+        sent
     }
 
     fn outcome(&self, name: &str) -> NodeOutcome {

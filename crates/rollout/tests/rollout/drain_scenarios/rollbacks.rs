@@ -346,3 +346,17 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
     assert_eq!(scenario.observe("n9", |node| Node { ready: Readiness::Ready, ..node }), ["mark n1"]);
     assert_eq!(soaks(&scenario), 0);
 }
+
+#[test]
+fn stop_that_drains_a_node_for_its_rollback_is_reported() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    scenario.wait(30);
+    let aborted = || StopReason::Aborted { by: "ada".to_owned(), reason: None };
+    scenario.send(Input::RollBackAll(aborted()));
+    assert_eq!(scenario.end_release("n1"), ["mark n1"], "it had not converged when the operator ordered it");
+    let outcome = scenario.machine.outcome();
+    assert_eq!(outcome.pools[&pool_name("a")].stopped, Some(aborted()));
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{ASSIGN, Scenario, down, three};
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy, refusing};
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;
@@ -194,4 +195,13 @@ fn canary_that_recovers_before_its_start_stays_a_canary() {
     }
     scenario.see(Node { ready: Readiness::NotReady, ..on(node("n2", "a"), &Scenario::target()) });
     assert!(scenario.wait(60).is_empty(), "its soak starts again");
+}
+
+/// An unavailable node needs no budget, so that it waits for no canary that needs some.
+#[test]
+fn unavailable_canary_starts_before_one_that_waits_for_budget() {
+    let nodes = ["n1", "n2", "n3"].map(|name| node(name, "a"));
+    let mut scenario = Scenario::new(nodes, RolloutPolicy { canary: canary(3, 0), ..policy(1) }, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert_eq!(scenario.see(down("n3")), ["n3"]);
 }

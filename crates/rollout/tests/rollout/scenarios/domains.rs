@@ -409,3 +409,18 @@ fn verify_watches_all_domains_at_once() {
     assert!(scenario.machine.is_finished());
     assert_eq!(told(&scenario), [""; 0]);
 }
+
+/// Unavailable nodes wait for no domain. One that recovers before its assignment does.
+#[test]
+fn node_that_recovers_during_the_list_waits_for_its_domain() {
+    let nodes = four().map(|node| match node.name.as_str() {
+        "n1" => Node { ready: Readiness::NotReady, ..node },
+        _ => node,
+    });
+    let mut scenario = Scenario::new(nodes, ordered(3, 60), Mode { list_pods: true, ..ASSIGN });
+    scenario.send(Input::Start);
+    assert_eq!(scenario.lists, ["n1", "n2", "n4"]);
+    scenario.see(in_zone(node("n1", "a"), Some("b")));
+    assert!(scenario.send(Input::PodsListed(node_name("n1"), Ok(Vec::new()))).is_empty());
+    assert_eq!(scenario.send(Input::PodsListed(node_name("n2"), Ok(Vec::new()))), ["n2"]);
+}

@@ -474,3 +474,20 @@ fn cordoned_node_is_queued_once_while_its_pool_waits() {
     }
     assert_eq!(scenario.fires(&[]), ["n1", "n2"]);
 }
+
+/// A gate of the next node may close while the canaries soak.
+#[test]
+fn gate_that_stops_the_pool_at_the_end_of_a_soak_returns_nodes_at_once() {
+    let impatient = Gate { patience: Duration::ZERO, ..gate(&[Moment::Node]) };
+    let policy = RolloutPolicy { gates: vec![impatient], rollback_on_gate_failure: true, ..gated(2, &[]) };
+    let policy = RolloutPolicy { canary: canary(1, 60), ..policy };
+    let mut scenario = Scenario::new(three(), policy, GATED);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.fires(&[]), ["n1"]);
+    assert!(scenario.converge("n1").is_empty());
+    scenario.wait(55);
+    scenario.fires(&["web"]);
+    assert!(scenario.wait(5).is_empty());
+    assert!(matches!(scenario.stopped(), Some(StopReason::GateClosed { canaries: false, .. })));
+    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+}

@@ -316,3 +316,14 @@ fn held_nodes_delay_no_other_canary() {
     assert!(scenario.see(node("n2", "a")).is_empty());
     assert_eq!(scenario.wait(60), ["n2"]);
 }
+
+#[test]
+fn held_node_shows_the_present_reason() {
+    let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.see(maintained("n2"));
+    scenario.see(unreadable("n2"));
+    assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Unreadable(field()) });
+    let held = |progress: &&Progress| matches!(progress, Progress::Held { .. });
+    assert_eq!(scenario.progress.iter().filter(held).count(), 1, "it is held since the first");
+}

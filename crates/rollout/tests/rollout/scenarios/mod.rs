@@ -20,6 +20,7 @@ use nodecfg_rollout::machine::{Command, Input, Mode};
 use nodecfg_rollout::progress::{PoolState, Progress};
 use nodecfg_rollout::{End, StopReason};
 
+mod bad_input;
 mod canaries;
 mod clock_steps;
 mod conflicts;
@@ -135,9 +136,16 @@ impl Scenario {
         self.see(refusing(node(name, "a"), &Self::target(), error_text::VALIDATE))
     }
 
+    /// Time passes, with a tick whenever the machine asks for one. Returns the nodes that it assigns.
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.after(seconds);
-        self.send(Input::Tick)
+        let end = self.now.after(seconds);
+        let mut assigned = Vec::new();
+        while let Some(at) = self.machine.next_tick().filter(|at| *at <= end.instant) {
+            self.now = self.now.at(at);
+            assigned.extend(self.send(Input::Tick));
+        }
+        self.now = end;
+        assigned
     }
 
     /// The time of day steps, while no time passes.
@@ -462,4 +470,18 @@ fn verify_waits_without_assigning() {
         End::Failed { failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAssigned }, rolled_back: false }
     );
     assert!(scenario.machine.is_finished());
+}
+
+/// The pool looks at itself once after all time limits of a tick.
+#[test]
+fn nodes_that_time_out_together_stop_the_pool_before_another_starts() {
+    let policy = RolloutPolicy { max_failures: 1, ..policy(2) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
+    scenario.assigned("n1");
+    scenario.assigned("n2");
+    assert!(scenario.wait(300).is_empty(), "one failure would be allowed");
+    let failed = |progress: &&Progress| matches!(progress, Progress::Failed { .. });
+    assert_eq!(scenario.progress.iter().filter(failed).count(), 2);
+    assert_eq!(scenario.stopped(), Some(StopReason::TooManyFailures { failures: 2, max_failures: 1 }));
 }

@@ -10,9 +10,10 @@ use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::drain::{DrainMode, DrainPolicy};
 use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::instant::Now;
+use nodecfg_planning::plan::decide_again;
 use nodecfg_planning::plan::fixtures::{
-    canary, exclusion, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered,
-    with_config_map,
+    canary, exclusion, fetched, namespace, node, node_name, observed, on, options, policy, pool_name, refusing,
+    rendered, with_config_map,
 };
 use nodecfg_planning::schedule::Schedule;
 use nodecfg_planning::schedule::window::{Start, Window};
@@ -201,4 +202,15 @@ fn late_node_that_left_the_cluster_holds_nothing() {
     assert!(scenario.machine.is_finished());
     assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
     assert_eq!(held(&scenario), None);
+}
+
+#[test]
+fn node_whose_window_ends_during_a_conflict_is_not_assigned_again() {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.wait(11);
+    let seen = node("n1", "a");
+    let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &seen);
+    assert!(scenario.send(Input::Changed(node_name("n1"), Some(Box::new((seen, decision))))).is_empty());
+    assert_eq!((scenario.end("n1"), scenario.machine.is_finished()), (End::Held, true));
 }
