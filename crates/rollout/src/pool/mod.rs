@@ -188,7 +188,6 @@ impl Pool {
             self.advance_canaries();
             self.advance_gates();
             self.start_rollbacks();
-            self.release_ended();
             self.start_nodes();
         }
         self.advance_pointer();

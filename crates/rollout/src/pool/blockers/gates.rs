@@ -173,7 +173,7 @@ impl Pool {
         }
         let Some(until) = self.gate.soaks_until() else { return };
         self.wake(until);
-        let is_over = until <= self.now.instant && !self.rollbacks.is_on();
+        let is_over = until <= self.now.instant;
         if is_over && self.starts.gates.closed_at(Moment::Soak, self.now.instant).is_none() {
             if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
                 self.report(Progress::Soaked { pool: self.policy.name.clone() });

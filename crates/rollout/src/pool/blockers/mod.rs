@@ -67,7 +67,7 @@ pub(super) struct Starts {
     pub(super) domains: Domains,
     pub(super) gates: Gates,
     windows: Windows,
-    /// Why nodes do not start in this run. `None`: none was held.
+    /// Why the first node was held that does not start in this run.
     aside: Option<Hold>,
     /// The next time at which the pool must be looked at without an event.
     pub(super) wakes: Option<Instant>,
@@ -155,10 +155,7 @@ impl Pool {
     /// Lets a node wait for the next run.
     fn set_aside(&mut self, id: Id, hold: Hold) {
         self.nodes.update(id, |node| node.stage = Stage::Aside);
-        // A drain takes longer, so that its reason comes first and holds for fewer nodes.
-        if self.starts.aside.is_none() || !self.nodes[id].intent.needs_drain() {
-            self.starts.aside = Some(hold);
-        }
+        self.starts.aside.get_or_insert(hold);
     }
 
     fn start_node(&mut self, id: Id) {

@@ -360,3 +360,18 @@ fn stop_that_drains_a_node_for_its_rollback_is_reported() {
     let outcome = scenario.machine.outcome();
     assert_eq!(outcome.pools[&pool_name("a")].stopped, Some(aborted()));
 }
+
+/// A node on its way back needs its mark no more than one that has been assigned.
+#[test]
+fn mark_lost_after_the_rollback_was_sent_changes_nothing() {
+    let mut scenario = soaking();
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    scenario.marked("n1");
+    scenario.pods("n1", []);
+    scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    assert_eq!(scenario.observe("n1", unmarked), [""; 0]);
+    assert_eq!(stay(&scenario), [""; 0]);
+    scenario.observe("n1", |node| on(node, &source(OLD)));
+    assert_eq!(scenario.outcome("n1").end, End::RolledBack);
+}

@@ -328,3 +328,25 @@ fn gate_and_stop_concern_the_soak_of_the_last_wave() {
     assert!(stopped.machine.is_finished() && stopped.pointed.is_empty());
     assert_eq!(stopped.stopped(), Some(StopReason::Interrupted));
 }
+
+#[test]
+fn event_during_the_soak_of_the_last_wave_does_not_lose_its_end() {
+    let mut scenario = rollout([node("n1", "a")], RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    scenario.wait(30);
+    scenario.see_on_target("n1");
+    scenario.wait(30);
+    assert_eq!(scenario.pointed, [new_target()]);
+}
+
+/// A node that is being deleted does not come back, so that no canary waits for it.
+#[test]
+fn canary_that_is_being_deleted_delays_no_move() {
+    let policy = RolloutPolicy { canary: canary(1, 0), ..policy(2) };
+    let mut scenario = rollout([down("n1"), node("n2", "a")], policy, ASSIGN);
+    scenario.see(Node { deleting: true, ..node("n2", "a") });
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.converge("n1");
+    assert_eq!(scenario.pointed, [new_target()]);
+}

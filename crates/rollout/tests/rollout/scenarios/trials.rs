@@ -435,3 +435,26 @@ fn expected_end_of_a_trial_follows_the_speed_of_the_nodes() {
     scenario.tick_at(end + limit);
     assert!(matches!(scenario.end("n1"), End::Failed { .. }), "{:?}", scenario.end("n1"));
 }
+
+#[test]
+fn verify_knows_trials_as_a_rollout_does() {
+    let settled = |node: Node| {
+        let mut cluster = observed([node]);
+        with_config_map(&mut cluster, "a", &rendered("a", 64));
+        let mut scenario = Scenario::over(cluster, policy(1), VERIFY);
+        scenario.send(Input::Start);
+        scenario
+    };
+    // An error without a trial came after the node had converged.
+    let mut scenario = settled(on(node("n1", "a"), &Scenario::target()));
+    scenario.see(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE));
+    assert_eq!(scenario.end("n1"), End::LeftAlone { why: Why::Converged });
+    // A node that is not Ready has not passed its trial.
+    let mut scenario = settled(on_trial(node("n1", "a"), &Scenario::target()));
+    scenario.see(on_trial(node("n1", "a"), &Scenario::target()));
+    assert!(!scenario.machine.is_finished());
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
+    assert!(!scenario.machine.is_finished());
+    scenario.pass_trial("n1");
+    assert!(scenario.machine.is_finished());
+}

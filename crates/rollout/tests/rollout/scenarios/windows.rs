@@ -6,14 +6,14 @@ use super::{ASSIGN, Scenario, down, three};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Maintainer, Node};
-use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::drain::{DrainMode, DrainPolicy};
 use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::instant::Now;
 use nodecfg_planning::plan::decide_again;
 use nodecfg_planning::plan::fixtures::{
-    canary, exclusion, fetched, namespace, node, node_name, observed, on, options, policy, pool_name, refusing,
-    rendered, with_config_map,
+    ZONE, canary, exclusion, fetched, in_zone, namespace, node, node_name, observed, on, options, policy, pool_name,
+    refusing, rendered, with_config_map,
 };
 use nodecfg_planning::schedule::Schedule;
 use nodecfg_planning::schedule::window::{Start, Window};
@@ -213,4 +213,38 @@ fn node_whose_window_ends_during_a_conflict_is_not_assigned_again() {
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &seen);
     assert!(scenario.send(Input::Changed(node_name("n1"), Some(Box::new((seen, decision))))).is_empty());
     assert_eq!((scenario.end("n1"), scenario.machine.is_finished()), (End::Held, true));
+}
+
+/// Nodes behind a held node are held with it: those of later domains, and those that wait for a canary.
+#[test]
+fn nodes_behind_a_late_node_are_held_with_it() {
+    let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::ZERO };
+    let policy = RolloutPolicy { order: Some(order), ..excluded(1, 310) };
+    let nodes = [("n1", "a"), ("n2", "b")].map(|(name, zone)| in_zone(node(name, "a"), Some(zone)));
+    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    scenario.now = scenario.now.after(11);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Held, End::Held]);
+
+    let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(1, 310) };
+    let mut scenario = Scenario::new([down("n0"), node("n1", "a"), node("n2", "a")], policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n0"], "n1 waits for budget, n2 for the canary");
+    scenario.see(down("n2"));
+    scenario.wait(11);
+    scenario.send(Input::Assigned(node_name("n0")));
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Held, End::Held]);
+}
+
+#[test]
+fn window_that_opens_again_is_seen() {
+    let mut policy = excluded(1, 310);
+    policy.schedule.exclusions = vec![exclusion(310, 10)];
+    policy.canary = canary(1, 100);
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    scenario.wait(250);
+    assert!(scenario.see_on_target("n1").is_empty(), "it soaks until second 350");
+    assert_eq!(scenario.wait(100), ["n2"]);
 }
