@@ -17,7 +17,6 @@ use nodecfg_planning::convergence::{Convergence, Target, WaitContext, evaluate};
 use nodecfg_planning::desired::PoolTarget;
 use nodecfg_planning::drain::fixtures::{daemon, pod};
 use nodecfg_planning::drain::{DrainPolicy, OnTimeout};
-use nodecfg_planning::instant::Now;
 use nodecfg_planning::plan::fixtures::{
     canary, desired, exclusion, fetched, namespace, node, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
@@ -89,7 +88,6 @@ struct SimHarness {
     node_time: i64,
     /// Start and end of each exclusion.
     exclusions: Vec<(Timestamp, Timestamp)>,
-    now: Now,
     started_pods: usize,
     /// Nodes that another client unmarked.
     unmarked: BTreeSet<NodeName>,
@@ -101,8 +99,8 @@ struct SimHarness {
 
 impl SimHarness {
     fn send(&mut self, input: Input) {
-        self.log.push(format!("{:?} {input:?}", self.now));
-        for command in self.machine.step(input, self.now) {
+        self.log.push(format!("{:?} {input:?}", self.machine.now));
+        for command in self.machine.step(input) {
             if !matches!(command, Command::Report(_)) {
                 self.log.push(format!("    {command:?}"));
             }
@@ -169,9 +167,13 @@ impl SimHarness {
         if self.nodes.get(name).is_some_and(goes_back) {
             return;
         }
-        let ends = self.now.after(self.node_time).time;
-        let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now.time;
-        assert!(!self.exclusions.iter().any(overlaps), "{name} is marked at {} within an exclusion", self.now.time);
+        let ends = self.machine.now.after(self.node_time).time;
+        let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.machine.now.time;
+        assert!(
+            !self.exclusions.iter().any(overlaps),
+            "{name} is marked at {} within an exclusion",
+            self.machine.now.time
+        );
     }
 
     /// An available node may be marked only if the unavailable nodes, including it, stay within the budget.
@@ -368,7 +370,7 @@ impl SimHarness {
             }
             (SimEvent::Heartbeat(_), Some(name)) => self.change(&name, |node| node),
             (SimEvent::Wait(seconds), _) => self.wait(seconds),
-            (SimEvent::StepClock(seconds), _) => self.now = self.now.stepped(seconds),
+            (SimEvent::StepClock(seconds), _) => self.machine.now = self.machine.now.stepped(seconds),
             (SimEvent::Interrupt, _) => self.send(Input::Stop(StopReason::Interrupted)),
             (SimEvent::RollBackAll, _) => {
                 self.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
@@ -383,9 +385,8 @@ impl SimHarness {
 
     /// Time passes, with a tick whenever the machine asks for one.
     fn wait(&mut self, seconds: i64) {
-        let end = self.now.after(seconds).instant;
-        while self.now.instant < end {
-            self.now = self.now.at(self.machine.next_tick().unwrap_or(end).clamp(self.now.instant, end));
+        let end = self.machine.now.after(seconds);
+        while self.machine.advance(end) {
             self.send(Input::Tick);
         }
     }
@@ -456,7 +457,6 @@ proptest! {
             budget: plan.pools[0].budget,
             node_time: i64::try_from(timeout + drain_timeout + settle).unwrap(),
             exclusions,
-            now: Now::START,
             started_pods: 0,
             unmarked: BTreeSet::new(),
             failed: BTreeSet::new(),

@@ -13,7 +13,7 @@ use nodecfg_contract::names::{GateName, NodeName};
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
-use nodecfg_planning::instant::{Instant, Now};
+use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
@@ -54,7 +54,6 @@ struct SimHarness {
     machine: Machine,
     at: BTreeSet<Moment>,
     target: Target,
-    now: Now,
     /// The latest answer and its time.
     answer: Option<(Instant, Says)>,
     started: usize,
@@ -66,12 +65,13 @@ struct SimHarness {
 impl SimHarness {
     /// Whether the gate passes for this step, by a definition of its own.
     fn passes(&self, moment: Moment) -> bool {
-        let fresh = |at: Instant| self.now.instant.since(at) <= Duration::from_secs(2 * INTERVAL.unsigned_abs());
+        let fresh =
+            |at: Instant| self.machine.now.instant.since(at) <= Duration::from_secs(2 * INTERVAL.unsigned_abs());
         !self.at.contains(&moment) || self.answer.is_some_and(|(at, says)| says == Says::Passes && fresh(at))
     }
 
     fn send(&mut self, input: Input) {
-        for command in self.machine.step(input, self.now) {
+        for command in self.machine.step(input) {
             match command {
                 Command::Assign(name, _) => {
                     let moment = if self.started == 0 { Moment::Start } else { Moment::Node };
@@ -101,7 +101,7 @@ impl SimHarness {
     fn handle(&mut self, event: &SimEvent) {
         match event {
             SimEvent::Answer(says) => {
-                self.answer = Some((self.now.instant, *says));
+                self.answer = Some((self.machine.now.instant, *says));
                 let series =
                     Series { labels: Arc::new([("a".to_owned(), "b".to_owned())].into()), value: "1".to_owned() };
                 let firing = match says {
@@ -111,18 +111,15 @@ impl SimHarness {
                 };
                 let answer = Answer::Prometheus { firing, present: Ok(1) };
                 let question = Question::Prometheus(query());
-                self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now.instant })));
+                self.send(Input::Gate(Box::new(Asked { question, answer, at: self.machine.now.instant })));
             }
             SimEvent::Wait(seconds) => {
-                // Timers fire at their time.
-                let end = self.now.after(*seconds).instant;
-                while let Some(at) = self.machine.next_tick().filter(|at| *at <= end) {
-                    self.now = self.now.at(self.now.instant.max(at));
+                let end = self.machine.now.after(*seconds);
+                while self.machine.advance(end) {
                     self.send(Input::Tick);
                 }
-                self.now = self.now.at(end);
             }
-            SimEvent::StepClock(seconds) => self.now = self.now.stepped(*seconds),
+            SimEvent::StepClock(seconds) => self.machine.now = self.machine.now.stepped(*seconds),
             SimEvent::Finish => {
                 let Some((name, back)) = self.moving.pop_front() else { return };
                 let old = node(name.as_str(), "a");
@@ -179,7 +176,6 @@ proptest! {
             machine: Machine::new(&plan, mode),
             at,
             target: plan.pools[0].target.clone(),
-            now: Now::START,
             answer: None,
             started: 0,
             returned: 0,

@@ -15,36 +15,55 @@ mod pool_order;
 mod properties;
 mod scenarios;
 
+/// A machine and its clocks, which tests drive.
+struct Machine {
+    runs: Runs,
+    now: Now,
+}
+
 /// The machine of a mode.
-enum Machine {
+enum Runs {
     Rollout(Box<machine::Machine>),
     Verify(Box<Verify>),
 }
 
 impl Machine {
     fn new(plan: &Plan, mode: Mode) -> Self {
-        match mode.assign {
-            true => Self::Rollout(Box::new(machine::Machine::new(plan, mode))),
-            false => Self::Verify(Box::new(Verify::new(plan, &mode))),
-        }
+        let runs = match mode.assign {
+            true => Runs::Rollout(Box::new(machine::Machine::new(plan, mode))),
+            false => Runs::Verify(Box::new(Verify::new(plan, &mode))),
+        };
+        Self { runs, now: Now::START }
     }
 
     fn any(&self) -> &dyn StateMachine {
-        match self {
-            Self::Rollout(machine) => &**machine,
-            Self::Verify(verify) => &**verify,
+        match &self.runs {
+            Runs::Rollout(machine) => &**machine,
+            Runs::Verify(verify) => &**verify,
         }
     }
 
-    fn step(&mut self, input: Input, now: Now) -> Vec<Command> {
-        match self {
-            Self::Rollout(machine) => machine.step(input, now),
-            Self::Verify(verify) => verify.step(input, now),
+    fn step(&mut self, input: Input) -> Vec<Command> {
+        match &mut self.runs {
+            Runs::Rollout(machine) => machine.step(input, self.now),
+            Runs::Verify(verify) => verify.step(input, self.now),
         }
+    }
+
+    fn step_at(&mut self, input: Input, now: Now) -> Vec<Command> {
+        self.now = now;
+        self.step(input)
     }
 
     fn next_tick(&self) -> Option<Instant> {
         self.any().next_tick()
+    }
+
+    /// Lets time pass until the machine asks for a tick, at most until `end`. Returns whether it asks.
+    fn advance(&mut self, end: Now) -> bool {
+        let due = self.next_tick().filter(|at| *at <= end.instant);
+        self.now = self.now.at(due.map_or(end.instant, |at| at.max(self.now.instant)));
+        due.is_some()
     }
 
     fn is_finished(&self) -> bool {
@@ -56,9 +75,9 @@ impl Machine {
     }
 
     fn budget_of(&self, pool: &PoolName) -> Option<(usize, usize)> {
-        match self {
-            Self::Rollout(machine) => machine.budget_of(pool),
-            Self::Verify(_) => None,
+        match &self.runs {
+            Runs::Rollout(machine) => machine.budget_of(pool),
+            Runs::Verify(_) => None,
         }
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::Machine;
+use super::{Machine, Runs};
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeContent, Readiness};
 use nodecfg_contract::{ConfigSource, error_text};
 use nodecfg_planning::desired::{MaxUnavailable, Pool, RolloutPolicy};
 use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::{Instant, Now};
+use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
     replacing, with_config_map,
@@ -29,7 +29,6 @@ struct Scenario {
     plan: Plan,
     machine: Machine,
     nodes: BTreeMap<String, Node>,
-    now: Now,
 }
 
 fn after(first: &[&str], policy: RolloutPolicy) -> RolloutPolicy {
@@ -64,7 +63,7 @@ impl Scenario {
         let plan: Plan = make(&desired, &cluster, &nodecfg_planning::plan::fixtures::options()).unwrap();
         let nodes = cluster.nodes.values().map(|node| (node.name.to_string(), node.clone())).collect();
         let machine = Machine::new(&plan, Mode::ASSIGN);
-        Self { plan, machine, nodes, now: Now::START }
+        Self { plan, machine, nodes }
     }
 
     /// Sends an input and returns the nodes that the machine assigns. Counts again what uses the limit of all pools.
@@ -73,8 +72,8 @@ impl Scenario {
             Command::Assign(node, _) => Some(node.to_string()),
             _ => None,
         };
-        let started = self.machine.step(input, self.now).into_iter().filter_map(assigned).collect();
-        if let Machine::Rollout(machine) = &self.machine {
+        let started = self.machine.step(input).into_iter().filter_map(assigned).collect();
+        if let Runs::Rollout(machine) = &self.machine.runs {
             let budgets = self.plan.pools.iter().filter_map(|pool| machine.budget_of(&pool.name));
             assert_eq!(machine.unavailable(), budgets.map(|(unavailable, _)| unavailable).sum::<usize>());
         }
@@ -100,8 +99,12 @@ impl Scenario {
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        self.now = self.now.after(seconds);
-        self.send(Input::Tick)
+        let end = self.machine.now.after(seconds);
+        let mut started = Vec::new();
+        while self.machine.advance(end) {
+            started.extend(self.send(Input::Tick));
+        }
+        started
     }
 
     fn outcome(&self, pool: &str) -> PoolOutcome {

@@ -17,7 +17,6 @@ use nodecfg_contract::{ConfigSource, error_text};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, evaluate};
 use nodecfg_planning::desired::{Desired, NodeOrder};
 use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::instant::Now;
 use nodecfg_planning::plan::fixtures::{
     ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
     pool_name, refusing, rendered, source, with_config_map,
@@ -107,7 +106,6 @@ struct SimHarness {
     exclusions: Vec<(Timestamp, Timestamp)>,
     /// Counts of the latest event.
     counts: NodeCounts,
-    now: Now,
     order: Option<DomainOracle>,
     /// Canaries of the plan, except those that were held: another node may have replaced them.
     canaries: Vec<NodeName>,
@@ -120,20 +118,22 @@ struct SimHarness {
 
 impl SimHarness {
     fn send(&mut self, input: Input) {
-        let commands = self.machine.step(input, self.now);
+        let commands = self.machine.step(input);
         if let Some(mut order) = self.order.take() {
-            order.check(&commands, &self.machine.outcome(), self.now.instant, |node| self.available(node, false));
+            order.check(&commands, &self.machine.outcome(), self.machine.now.instant, |node| {
+                self.available(node, false)
+            });
             self.order = Some(order);
         }
         for command in commands {
             match &command {
                 Command::Assign(node, _) => {
-                    let ends = self.now.after(self.timeout).time;
-                    let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now.time;
+                    let ends = self.machine.now.after(self.timeout).time;
+                    let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.machine.now.time;
                     assert!(
                         !self.exclusions.iter().any(overlaps),
                         "{node} starts at {} within an exclusion",
-                        self.now.time
+                        self.machine.now.time
                     );
                     if self.touched.insert(node.clone(), true).is_none() {
                         self.assert_budget(node);
@@ -330,7 +330,7 @@ impl SimHarness {
                 }
             }
             SimEvent::Wait(seconds) => self.wait(seconds),
-            SimEvent::StepClock(seconds) => self.now = self.now.stepped(seconds),
+            SimEvent::StepClock(seconds) => self.machine.now = self.machine.now.stepped(seconds),
             SimEvent::Interrupt => self.send(Input::Stop(nodecfg_rollout::StopReason::Interrupted)),
             SimEvent::RollBackAll => {
                 self.send(Input::RollBackAll(nodecfg_rollout::StopReason::Aborted {
@@ -347,9 +347,8 @@ impl SimHarness {
 
     /// Time passes, with a tick whenever the machine asks for one.
     fn wait(&mut self, seconds: i64) {
-        let end = self.now.after(seconds).instant;
-        while self.now.instant < end {
-            self.now = self.now.at(self.machine.next_tick().unwrap_or(end).clamp(self.now.instant, end));
+        let end = self.machine.now.after(seconds);
+        while self.machine.advance(end) {
             self.send(Input::Tick);
         }
     }
@@ -409,7 +408,6 @@ proptest! {
             timeout,
             exclusions,
             counts: NodeCounts::default(),
-            now: Now::START,
             canaries: in_waves(&plan, |kind| matches!(kind, WaveKind::Canary { .. })),
             unavailable: in_waves(&plan, |kind| kind == WaveKind::Unavailable),
             has_canaries,

@@ -13,7 +13,6 @@ use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_planning::drain::fixtures::{daemon, mark, pod};
 use nodecfg_planning::drain::{DrainFailure, DrainMode, OnTimeout};
-use nodecfg_planning::instant::Now;
 use nodecfg_planning::plan::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
@@ -81,7 +80,6 @@ fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
 /// A rollout of one pool, driven step by step.
 struct Scenario {
     machine: Machine,
-    now: Now,
     progress: Vec<Progress>,
     nodes: BTreeMap<String, Node>,
     target: ConfigSource,
@@ -99,7 +97,6 @@ impl Scenario {
     fn to(fields: &str, cluster: &Observed, policy: RolloutPolicy, mode: Mode) -> Self {
         Self {
             machine: Machine::new(&planned_to(fields, policy, cluster), mode),
-            now: Now::START,
             progress: Vec::new(),
             nodes: cluster.nodes.iter().map(|(name, node)| (name.to_string(), node.clone())).collect(),
             target: source(fields),
@@ -109,7 +106,7 @@ impl Scenario {
     /// Sends an input and returns the commands in short form: `mark n1`, `evict n1 a`.
     fn send(&mut self, input: Input) -> Vec<String> {
         let mut sent = Vec::new();
-        for command in self.machine.step(input, self.now) {
+        for command in self.machine.step(input) {
             sent.push(match command {
                 Command::MovePointer(pool, _) => format!("point {pool}"),
                 Command::Report(event) => {
@@ -185,13 +182,11 @@ impl Scenario {
 
     /// Time passes, with a tick whenever the machine asks for one. Returns the commands that follow.
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        let end = self.now.after(seconds);
+        let end = self.machine.now.after(seconds);
         let mut sent = Vec::new();
-        while let Some(at) = self.machine.next_tick().filter(|at| *at <= end.instant) {
-            self.now = self.now.at(at);
+        while self.machine.advance(end) {
             sent.extend(self.send(Input::Tick));
         }
-        self.now = end;
         sent
     }
 

@@ -116,7 +116,7 @@ fn clock_of_limits_that_goes_back_ends_nothing_early() {
     scenario.wait(100);
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    scenario.now = scenario.now.at(Instant::START);
+    scenario.machine.now = scenario.machine.now.at(Instant::START);
     scenario.send(Input::Tick);
     assert!(scenario.wait(399).is_empty());
     assert_eq!(scenario.end("n1"), End::InFlight);

@@ -21,7 +21,7 @@ fn events_carry_counts_of_their_pool() {
     scenario.assigned("n1");
     assert_eq!(counts(&scenario), ((2, 1, 0, 0, 0), StartGate::Canaries, 1));
     scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
-    let until = scenario.now.after(60).time;
+    let until = scenario.machine.now.after(60).time;
     assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), StartGate::Soaking { until }, 0));
     scenario.wait(60);
     scenario.send(Input::Gone(node_name("n0")));

@@ -48,7 +48,7 @@ pub(super) fn gated(budget: u32, at: &[Moment]) -> RolloutPolicy {
 impl Scenario {
     pub(super) fn gate(&mut self, answer: Answer) -> Vec<String> {
         let question = Question::Prometheus(query());
-        self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now.instant })))
+        self.send(Input::Gate(Box::new(Asked { question, answer, at: self.machine.now.instant })))
     }
 
     /// Answers with one series for each of these jobs.
@@ -316,7 +316,7 @@ fn other_questions_are_ignored_and_objects_are_judged() {
     scenario.send(Input::Start);
     assert!(scenario.fires(&[]).is_empty(), "another question");
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let (question, at) = (Question::Object(object), scenario.now.instant);
+    let (question, at) = (Question::Object(object), scenario.machine.now.instant);
     let asked = Asked { question, answer: Answer::Object(Ok(ready)), at };
     assert_eq!(scenario.send(Input::Gate(Box::new(asked))), ["n1"]);
 }
@@ -416,16 +416,16 @@ fn pool_that_waits_for_another_asks_at_its_turn() {
             };
             commands.into_iter().filter_map(name).collect()
         };
-        assert_eq!(started(machine.step(Input::Start, at)), ["a1"]);
-        machine.step(answer(at, Err("no answer".to_owned())), at);
+        assert_eq!(started(machine.step_at(Input::Start, at)), ["a1"]);
+        machine.step_at(answer(at, Err("no answer".to_owned())), at);
         at = at.after(100);
-        machine.step(Input::Tick, at);
+        machine.step_at(Input::Tick, at);
         let held = |machine: &Machine| machine.outcome().pools[&pool_name("b")].held.is_some();
         assert!(!held(&machine), "it is not the turn of b");
-        machine.step(answer(at, if passes { Ok(Vec::new()) } else { Err("no answer".to_owned()) }), at);
-        machine.step(Input::Assigned(node_name("a1")), at);
+        machine.step_at(answer(at, if passes { Ok(Vec::new()) } else { Err("no answer".to_owned()) }), at);
+        machine.step_at(Input::Assigned(node_name("a1")), at);
         let converged = on(node("a1", "a"), &Scenario::target());
-        let next = started(machine.step(Input::Observed(Box::new(converged)), at));
+        let next = started(machine.step_at(Input::Observed(Box::new(converged)), at));
         assert_eq!((next.len(), held(&machine)), if passes { (1, false) } else { (0, true) });
     }
 }
@@ -448,12 +448,12 @@ fn baseline_ends_with_the_first_node_of_the_run() {
             let answer = Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) };
             Input::Gate(Box::new(Asked { question: Question::Prometheus(query()), answer, at: at.instant }))
         };
-        machine.step(Input::Start, at);
+        machine.step_at(Input::Start, at);
         // The first answer may arrive after the first node of another pool has started.
-        machine.step(answer(&["old"]), at);
-        machine.step(answer(jobs), at);
-        machine.step(Input::Assigned(node_name("a1")), at);
-        let commands = machine.step(Input::Observed(Box::new(on(node("a1", "a"), &Scenario::target()))), at);
+        machine.step_at(answer(&["old"]), at);
+        machine.step_at(answer(jobs), at);
+        machine.step_at(Input::Assigned(node_name("a1")), at);
+        let commands = machine.step_at(Input::Observed(Box::new(on(node("a1", "a"), &Scenario::target()))), at);
         assert_eq!(commands.iter().any(|command| matches!(command, Command::Assign(..))), starts, "{jobs:?}");
     }
 }

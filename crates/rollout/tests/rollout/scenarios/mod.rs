@@ -45,7 +45,6 @@ struct Scenario {
     desired: Desired,
     cluster: Observed,
     machine: Machine,
-    now: Now,
     progress: Vec<Progress>,
     /// State of the pool in the latest event.
     state: Option<PoolState>,
@@ -71,7 +70,6 @@ impl Scenario {
             machine: Machine::new(&plan, mode),
             desired,
             cluster,
-            now: Now::START,
             progress: Vec::new(),
             state: None,
             rolled_back: Vec::new(),
@@ -83,7 +81,7 @@ impl Scenario {
     /// Sends an input and returns the nodes that the machine assigns.
     fn send(&mut self, input: Input) -> Vec<String> {
         let mut assigned = Vec::new();
-        for command in self.machine.step(input, self.now) {
+        for command in self.machine.step(input) {
             match command {
                 Command::Assign(node, _) => assigned.push(node.to_string()),
                 Command::RollBack(node, back) => {
@@ -138,19 +136,17 @@ impl Scenario {
 
     /// Time passes, with a tick whenever the machine asks for one. Returns the nodes that it assigns.
     fn wait(&mut self, seconds: i64) -> Vec<String> {
-        let end = self.now.after(seconds);
+        let end = self.machine.now.after(seconds);
         let mut assigned = Vec::new();
-        while let Some(at) = self.machine.next_tick().filter(|at| *at <= end.instant) {
-            self.now = self.now.at(at);
+        while self.machine.advance(end) {
             assigned.extend(self.send(Input::Tick));
         }
-        self.now = end;
         assigned
     }
 
     /// The time of day steps, while no time passes.
     fn step_clock(&mut self, seconds: i64) {
-        self.now = self.now.stepped(seconds);
+        self.machine.now = self.machine.now.stepped(seconds);
     }
 
     fn end(&self, name: &str) -> End {

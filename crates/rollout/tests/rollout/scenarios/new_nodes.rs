@@ -24,7 +24,7 @@ fn joined(name: &str, seconds: i64) -> Node {
 /// A run that has seen these nodes.
 fn run(nodes: &[Node], mode: Mode) -> Scenario {
     let mut scenario = Scenario::new(nodes.to_vec(), policy(1), mode);
-    scenario.now.time = start();
+    scenario.machine.now.time = start();
     scenario.send(Input::Start);
     for node in nodes {
         assert!(scenario.see(node.clone()).is_empty());
@@ -94,7 +94,7 @@ fn new_nodes_are_awaited_by_default() {
     scenario.wait(30);
     assert_eq!(scenario.end("n1"), timed_out(Waiting::NotAssigned));
     let mut assigning = Scenario::new([joined("n1", 10)], policy(1), Mode { assign: true, ..VERIFY });
-    assigning.now.time = start();
+    assigning.machine.now.time = start();
     assert_eq!(assigning.send(Input::Start), ["n1"], "a sync assigns new nodes");
     assigning.see(joined("n1", 10));
     assert_ne!(assigning.end("n1"), new(10));

@@ -36,7 +36,7 @@ impl Scenario {
     }
 
     fn tick_at(&mut self, until: u64) {
-        self.now = Now::START.after(until.try_into().unwrap());
+        self.machine.now = Now::START.after(until.try_into().unwrap());
         self.send(Input::Tick);
     }
 
@@ -65,7 +65,7 @@ impl Scenario {
 fn outcome_has_the_latest_end_of_a_trial_that_the_run_saw_begin() {
     let mut scenario = Scenario::new(two(), policy(2), ASSIGN);
     scenario.send(Input::Start);
-    scenario.now = Now::START.after(30);
+    scenario.machine.now = Now::START.after(30);
     scenario.begin_trial("n1");
     scenario.converge("n2");
     assert!(scenario.machine.is_finished() && scenario.is_complete());
@@ -122,7 +122,7 @@ fn trials_take_no_budget_and_delay_no_other_node() {
     let mut scenario = Scenario::new(two(), policy, WAIT);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
     scenario.begin_trial("n1");
-    scenario.now = Now::START.after(10);
+    scenario.machine.now = Now::START.after(10);
     assert_eq!(scenario.send(Input::Tick), ["n2"], "the soak time is not longer");
     scenario.begin_trial("n2");
     scenario.pass_trial("n1");
@@ -371,11 +371,11 @@ fn wait_is_announced_until_the_latest_end() {
 fn limit_of_a_trial_counts_from_its_own_begin() {
     let timeout = policy(2).convergence_timeout.as_secs();
     let mut scenario = waiting();
-    scenario.now = Now::START.after(500);
+    scenario.machine.now = Now::START.after(500);
     scenario.see(on_trial(node("n2", "a"), &Scenario::target()));
     scenario.pass_trial("n1");
     // The ConfigMap was created again. The node reports an end that has passed.
-    scenario.now = Now::START.after(550);
+    scenario.machine.now = Now::START.after(550);
     scenario.see(Node { trial_ends: Some(at(0)), ..on_trial(node("n1", "a"), &Scenario::target()) });
     scenario.tick_at(550 + timeout - 1);
     assert_eq!(scenario.end("n1"), End::Converged);
@@ -383,10 +383,10 @@ fn limit_of_a_trial_counts_from_its_own_begin() {
     assert!(matches!(scenario.end("n1"), End::Failed { .. }));
     // A new trial has a new limit.
     let mut scenario = waiting();
-    scenario.now = Now::START.after(500);
+    scenario.machine.now = Now::START.after(500);
     scenario.see(on_trial(node("n2", "a"), &Scenario::target()));
     scenario.pass_trial("n1");
-    scenario.now = Now::START.after(550);
+    scenario.machine.now = Now::START.after(550);
     scenario.see(on_trial(node("n1", "a"), &Scenario::target()));
     let limit = KUBELET_TRIAL.as_secs() + timeout;
     scenario.tick_at(limit);
@@ -400,7 +400,7 @@ fn failed_trial_fails_once() {
     let mut scenario = Scenario::new(two(), RolloutPolicy { max_failures: 9, ..policy(2) }, WAIT);
     scenario.send(Input::Start);
     scenario.begin_trial("n1");
-    scenario.now = Now::START.after(500);
+    scenario.machine.now = Now::START.after(500);
     scenario.begin_trial("n2");
     scenario.fail_trial("n1");
     let failed = scenario.end("n1");

@@ -9,7 +9,6 @@ use nodecfg_contract::observed::{Maintainer, Node};
 use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::drain::{DrainMode, DrainPolicy};
 use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::Now;
 use nodecfg_planning::plan::decide_again;
 use nodecfg_planning::plan::fixtures::{
     ZONE, canary, exclusion, fetched, in_zone, namespace, node, node_name, observed, on, options, policy, pool_name,
@@ -177,9 +176,10 @@ fn only_allowed_classes_start_outside_of_windows() {
         assert_eq!(!scenario.send(Input::Start).is_empty(), starts, "{outside:?}");
         assert_eq!(held(&scenario).is_some(), !starts);
     }
-    let saturday = Scenario::new(three(), policy(None), ASSIGN);
-    let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now.time, Duration::ZERO);
-    let mut scenario = Scenario { now: Now { time: next.unwrap(), ..Now::START }, ..saturday };
+    let mut scenario = Scenario::new(three(), policy(None), ASSIGN);
+    let schedule = &scenario.desired.pools[&pool_name("a")].policy.schedule;
+    let next = schedule.next_start(scenario.machine.now.time, Duration::ZERO);
+    scenario.machine.now.time = next.unwrap();
     assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
 }
 
@@ -222,7 +222,7 @@ fn nodes_behind_a_late_node_are_held_with_it() {
     let policy = RolloutPolicy { order: Some(order), ..excluded(1, 310) };
     let nodes = [("n1", "a"), ("n2", "b")].map(|(name, zone)| in_zone(node(name, "a"), Some(zone)));
     let mut scenario = Scenario::new(nodes, policy, ASSIGN);
-    scenario.now = scenario.now.after(11);
+    scenario.machine.now = scenario.machine.now.after(11);
     assert!(scenario.send(Input::Start).is_empty());
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Held, End::Held]);
