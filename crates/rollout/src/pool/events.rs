@@ -7,12 +7,10 @@ use super::node::{Attempts, Goal, Mark, Node, Stage, Wave};
 use super::table::Id;
 use crate::intent::Planned;
 use crate::outcome::{End, StopReason};
-use crate::progress::Progress;
-use crate::progress::StartGate;
-use crate::signals::Command;
+use crate::progress::{Progress, StartGate};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::{Node as Seen, Readiness};
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
+use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 
@@ -146,10 +144,10 @@ impl Pool {
     /// Handles the answer to the assignment of a node.
     pub(crate) fn assigned(&mut self, id: Id) {
         let node = &self.nodes[id];
-        if node.goes_back() || !matches!(node.stage, Stage::Assigning) {
+        if !node.is_assigning() {
             return;
         }
-        let (from, to) = (node.intent.from().cloned(), Clone::clone(&*node.intent.target));
+        let (from, to) = (node.intent.from().cloned(), Target::clone(&node.intent.target));
         self.nodes.update(id, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(id);
         self.report_node(id, |pool, node| Progress::Assigned { pool, node, from, to });
@@ -166,14 +164,14 @@ impl Pool {
 
     /// Handles an assignment that was not sent, because the pool has stopped.
     pub(crate) fn withdrawn(&mut self, id: Id) {
-        if matches!(self.nodes[id].stage, Stage::Assigning) && !self.nodes[id].goes_back() {
+        if self.nodes[id].is_assigning() {
             self.nodes.update(id, |node| node.stage = Stage::Waiting);
         }
     }
 
     /// Handles an assignment that the API server refused.
     pub(crate) fn refused(&mut self, id: Id, error: String) {
-        if !matches!(self.nodes[id].stage, Stage::Assigning) || self.nodes[id].goes_back() {
+        if !self.nodes[id].is_assigning() {
             return;
         }
         self.nodes.update(id, |node| {
@@ -188,7 +186,7 @@ impl Pool {
     /// Handles an assignment that conflicted with another change. `seen` is the changed node. `decision` is the new decision
     /// of planning; `None` if the node left the pool.
     pub(crate) fn changed(&mut self, id: Id, seen: &Seen, decision: Option<Decision>) {
-        if !matches!(self.nodes[id].stage, Stage::Assigning) || self.nodes[id].goes_back() {
+        if !self.nodes[id].is_assigning() {
             return;
         }
         let on_target = self.nodes[id].intent.target.is_assigned_to(seen);
@@ -243,7 +241,6 @@ impl Pool {
     fn assign_again(&mut self, id: Id, mut step: Step) {
         self.nodes.update(id, |node| {
             node.stage = Stage::Waiting;
-            node.proof.was_ready = step.was_ready;
             let Planned::Step(before) = &mut node.intent.planned else { return };
             let starts_alike = |before: &Assignment, now: &Assignment| {
                 (&before.uid, &before.from, before.from_placement) == (&now.uid, &now.from, now.from_placement)
@@ -260,14 +257,10 @@ impl Pool {
         if !self.starts_now(id) {
             return;
         }
-        let node = &self.nodes[id];
-        if node.intent.needs_drain() && !node.is_marked() {
-            return self.begin_drain(id);
+        match self.nodes[id].intent.needs_drain() && !self.nodes[id].is_marked() {
+            true => self.begin_drain(id),
+            false => self.assign(id),
         }
-        let intent = &node.intent;
-        let assign = intent.assignment().map(|assignment| Command::Assign(intent.name().clone(), assignment.clone()));
-        self.commands.extend(assign);
-        self.nodes.update(id, |node| node.stage = Stage::Assigning);
     }
 
     /// Evaluates an event of a node on the way to its target.

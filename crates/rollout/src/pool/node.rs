@@ -227,11 +227,12 @@ impl Node {
 
     /// Reports whether the node has left the queue, and its assignment may not have been sent.
     pub(super) fn is_starting(&self) -> bool {
-        match self.stage {
-            Stage::Listing | Stage::Draining(_) => true,
-            Stage::Assigning => !self.goes_back(),
-            _ => false,
-        }
+        matches!(self.stage, Stage::Listing | Stage::Draining(_)) || self.is_assigning()
+    }
+
+    /// Reports whether the assignment of the node is unanswered.
+    pub(super) fn is_assigning(&self) -> bool {
+        matches!(self.stage, Stage::Assigning) && !self.goes_back()
     }
 
     /// Reports whether this rollout has not assigned the node yet.

@@ -100,7 +100,7 @@ impl Node {
     /// not restarted for it. A node that was assigned before this rollout may have restarted already, so its resources
     /// before are unknown.
     pub(super) fn remember_resources(&mut self, seen: &ExtendedResources, on_target: bool) {
-        let is_before = self.is_unassigned() || (matches!(self.stage, Stage::Assigning) && !self.goes_back());
+        let is_before = self.is_unassigned() || self.is_assigning();
         if !on_target && is_before && self.intent.assignment().is_some() {
             self.proof.resources = Some(seen.clone());
         } else if self.proof.resources.is_some() && self.facts.runs_target == Some(true) {
@@ -111,7 +111,7 @@ impl Node {
     /// What the node had before its assignment, and has since.
     pub(super) fn recovery(&self) -> Option<Recovery> {
         // The assignment was not sent.
-        if self.is_unassigned() || (matches!(self.stage, Stage::Assigning) && !self.goes_back()) {
+        if self.is_unassigned() || self.is_assigning() {
             return None;
         }
         let Proof { resources, resources_after, pods, .. } = &self.proof;

@@ -83,7 +83,7 @@ impl Count {
     }
 
     fn includes(self, node: &Node) -> bool {
-        let is_assigning = |node: &Node| matches!(node.stage, Stage::Listing | Stage::Assigning) && !node.goes_back();
+        let is_assigning = |node: &Node| matches!(node.stage, Stage::Listing) || node.is_assigning();
         // An event shows a node that points at its target from the start as in transition, and one with an unanswered
         // patch as pending.
         let is_reported_pending =
