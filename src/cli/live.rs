@@ -84,15 +84,15 @@ impl Listener for LiveView {
             progress,
             Progress::ConfigMapCreated { .. }
                 | Progress::Soaking { .. }
-                | Progress::Soaked { .. }
+                | Progress::Soaked
                 | Progress::DomainSoaking { .. }
                 | Progress::DomainStarted { .. }
         );
         let is_one_of_many = is_stage && self.state.pools() > FEW_POOLS;
         let pools = self.state.pools();
-        let mut is_first = || self.printed.as_mut().is_none_or(|printed| printed.is_first(pools, now, progress));
+        let mut is_first = || self.printed.as_mut().is_none_or(|printed| printed.is_first(pools, now, event));
         if is_notable(progress) && !is_one_of_many && is_first() {
-            self.above.push_str(&timed(self.start, now, progress, self.status_area.size().0));
+            self.above.push_str(&timed(self.start, now, event, self.status_area.size().0));
             self.above.push('\n');
         }
         self.draw_if_due(now)

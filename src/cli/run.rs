@@ -184,7 +184,7 @@ impl Reporter {
         self.reported = true;
         self.spans.record(event);
         if let Some(page) = &mut self.page {
-            page.timeline.record(now, &event.progress);
+            page.timeline.record(now, event);
         }
         // An output error must not stop a rollout half-way. The first one is reported at the end.
         for report in self.reports.iter_mut().filter(|report| report.output == Output::Json) {

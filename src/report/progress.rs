@@ -77,7 +77,7 @@ impl<W: Write> Listener for Lines<W> {
         if is_hidden {
             return Ok(());
         }
-        writeln!(self.out, "{}", timed(self.start, now, &event.progress, self.width))?;
+        writeln!(self.out, "{}", timed(self.start, now, event, self.width))?;
         self.out.flush()
     }
 }
@@ -93,14 +93,14 @@ pub fn is_notable(progress: &Progress) -> bool {
             | Progress::Drained { .. }
             | Progress::Assigned { .. }
             | Progress::Converged { .. }
-            | Progress::TrialPassed { .. }
+            | Progress::TrialPassed
     )
 }
 
 /// An event after the time since the start, in lines of at most `width` columns.
 #[must_use]
-pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress, width: usize) -> String {
-    timed_text(start, now, &line(now, progress), width)
+pub fn timed(start: Timestamp, now: Timestamp, event: &Event, width: usize) -> String {
+    timed_text(start, now, &line(now, event), width)
 }
 
 /// A text after the time since the start, in lines of at most `width` columns.
@@ -110,22 +110,22 @@ pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str, width: us
 }
 
 /// An event in one line.
-fn line(now: Timestamp, progress: &Progress) -> String {
-    match subject(progress) {
-        Some(subject) => format!("{subject} {}", event_text(now, progress)),
-        None => event_text(now, progress),
+fn line(now: Timestamp, event: &Event) -> String {
+    match subject(event) {
+        Some(subject) => format!("{subject} {}", event_text(now, event)),
+        None => event_text(now, event),
     }
 }
 
 /// The node of an event with its pool, or the pool. `None` for an event of no pool.
-fn subject(progress: &Progress) -> Option<String> {
-    let pool = progress.pool()?;
-    Some(progress.node().map_or_else(|| pool.to_string(), |node| format!("{pool}/{node}")))
+fn subject(event: &Event) -> Option<String> {
+    let pool = event.pool.as_ref()?;
+    Some(event.node.as_ref().map_or_else(|| pool.to_string(), |node| format!("{pool}/{node}")))
 }
 
 /// What happened, without the node or pool.
-pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
-    match progress {
+pub(super) fn event_text(now: Timestamp, event: &Event) -> String {
+    match &event.progress {
         Progress::ConfigMapCreated { name } => format!("ConfigMap {name} created"),
         Progress::ContentHashesAdded { nodes } => {
             format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
@@ -135,7 +135,10 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
             None => "new nodes start with their local configuration".to_owned(),
         },
         Progress::PointerNotMoved { error, .. } => format!("{}: {}", bad("pointer not moved"), message(error)),
-        Progress::MarkReleased { node } => format!("node {node} released: an earlier run drained it"),
+        Progress::MarkReleased => {
+            let node = event.node.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("node {node} released: an earlier run drained it")
+        }
         Progress::NotReleased { error, .. } => {
             format!("{}, so no new pods start on it: {}", bad("not released"), message(error))
         }
@@ -147,7 +150,7 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),
-        Progress::TrialPassed { .. } => format!("{} its trial", good("passed")),
+        Progress::TrialPassed => format!("{} its trial", good("passed")),
         Progress::AwaitingTrials { nodes, until, .. } => {
             let left = until.and_then(|until| time_left(now, until));
             let left = left.map(|left| format!(", up to {left}")).unwrap_or_default();
@@ -173,11 +176,11 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
             format!("{} for gate {gate}: {}", warning("waiting"), message(why))
         }
         Progress::GateOpened { gate, .. } => format!("gate {gate} delays it no longer"),
-        Progress::Gone { .. } => "left the cluster".to_owned(),
+        Progress::Gone => "left the cluster".to_owned(),
         Progress::Soaking { until, .. } => {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
-        Progress::Soaked { .. } => "canaries passed, continuing with the other nodes".to_owned(),
+        Progress::Soaked => "canaries passed, continuing with the other nodes".to_owned(),
         Progress::DomainSoaking { until, next, .. } => {
             format!("soaking for {}, then {next}", whole_duration(seconds_until(now, *until)))
         }
@@ -264,7 +267,7 @@ struct JsonLine<'a, T> {
 
 impl<W: Write> Listener for JsonLines<W> {
     fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
-        self.line(now, None, &event.progress)
+        self.line(now, None, event)
     }
 }
 
@@ -322,22 +325,18 @@ mod tests {
 
     /// A drain of two pods, one of which a budget protects for a while.
     fn drain() -> Vec<Progress> {
-        let place = || (PoolName::new("gpu").unwrap(), NodeName::new("n1").unwrap());
         let waiting = |pods, blocked: Option<&str>| {
-            let ((pool, node), blocked) = (place(), blocked.map(str::to_owned));
-            Progress::Waiting { pool, node, waiting: Waiting::Draining { pods, blocked } }
+            let blocked = blocked.map(str::to_owned);
+            Progress::Waiting { waiting: Waiting::Draining { pods, blocked } }
         };
-        let (pool, node) = place();
-        let started = Progress::DrainStarted { pool, node, pods: 2 };
-        let ((pool, node), (other_pool, other_node)) = (place(), place());
         let (pod, reason) = ("web/a".to_owned(), "The disruption budget web needs 2".to_owned());
         vec![
             waiting(None, None),
-            started,
+            Progress::DrainStarted { pods: 2 },
             waiting(Some(2), None),
-            Progress::DrainBlocked { pool, node, pod, reason },
+            Progress::DrainBlocked { pod, reason },
             waiting(Some(1), Some("pod web/a: The disruption budget web needs 2")),
-            Progress::Drained { pool: other_pool, node: other_node, seconds: 22.0 },
+            Progress::Drained { seconds: 22.0 },
         ]
     }
 
@@ -346,7 +345,8 @@ mod tests {
         let start = Timestamp::UNIX_EPOCH;
         let mut lines = Lines::new(&mut out, usize::MAX, start, with_waiting);
         for progress in drain() {
-            lines.event(start, &Event { progress, pool: None }).unwrap();
+            let (pool, node) = (PoolName::new("gpu").unwrap(), NodeName::new("n1").unwrap());
+            lines.event(start, &Event::from(progress).of(pool).about(node)).unwrap();
         }
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         text.lines().map(|line| line.split_once("gpu/n1 ").unwrap().1.to_owned()).collect()

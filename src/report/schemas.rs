@@ -27,7 +27,7 @@ use nodecfg_agent::cli::description::AgentStatus;
 use nodecfg_agent::cli::pass::AgentPass;
 use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
 use nodecfg_planning::desired::schema::tidy;
-use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::progress::Event;
 
 /// Schema of a JSON output.
 pub struct Output {
@@ -115,7 +115,7 @@ impl JsonSchema for Line {
             line::<Diff<'_>>(generator, "planned", "The plan. The second line."),
             line::<Ended<'static>>(generator, "finished", "The result of the run. The last line."),
         ];
-        lines.extend(variants::<&Progress>(generator));
+        lines.extend(variants::<Event>(generator));
         // A run that fails early ends with an error instead of the last line.
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({
@@ -146,8 +146,15 @@ impl JsonSchema for WatchLine {
 
 /// The line schemas of the variants of an event.
 fn variants<T: Kind + JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
-    let Some(Value::Array(variants)) = T::json_schema(generator).remove("oneOf") else { return Vec::new() };
-    let lines = variants.into_iter().filter_map(|variant| {
+    let mut event = T::json_schema(generator);
+    let Some(Value::Array(variants)) = event.remove("oneOf") else { return Vec::new() };
+    let shared = event.remove("properties").unwrap_or_default();
+    let lines = variants.into_iter().filter_map(|mut variant| {
+        if let (Some(own), Some(shared)) =
+            (variant.get_mut("properties").and_then(Value::as_object_mut), shared.as_object())
+        {
+            own.extend(shared.clone());
+        }
         let mut schema = Schema::try_from(variant).ok()?;
         let head = [
             ("formatVersion", format_version()),

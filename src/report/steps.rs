@@ -33,12 +33,12 @@ pub struct Printed(BTreeMap<Kind, BTreeSet<String>>);
 
 impl Printed {
     /// Reports whether an event is one of the first of its kind, of a rollout of `pools` pools. Remembers that.
-    pub fn is_first(&mut self, pools: usize, now: Timestamp, progress: &Progress) -> bool {
-        let Some(kind) = Kind::of(progress) else { return true };
-        let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
+    pub fn is_first(&mut self, pools: usize, now: Timestamp, event: &Event) -> bool {
+        let Some(kind) = Kind::of(&event.progress) else { return true };
+        let pool = event.pool.as_ref().map(PoolName::as_str).unwrap_or_default();
         let (text, most) = match kind {
             Kind::DrainBlocked | Kind::Counted(_) | Kind::Node(_) | Kind::PoolHeld | Kind::Stopped => {
-                (format!("{pool} {}", event_text(now, progress)), MAX_IN_FULL)
+                (format!("{pool} {}", event_text(now, event)), MAX_IN_FULL)
             }
             _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
             _ => (pool.to_owned(), 1),
@@ -94,12 +94,12 @@ impl Kind {
     fn of(progress: &Progress) -> Option<Self> {
         Some(match progress {
             Progress::ConfigMapCreated { .. }
-            | Progress::MarkReleased { .. }
+            | Progress::MarkReleased
             | Progress::PointerMoved { .. }
             | Progress::ContentHashesAdded { .. }
             | Progress::Waiting { .. }
             | Progress::Converged { .. }
-            | Progress::TrialPassed { .. } => return None,
+            | Progress::TrialPassed => return None,
             Progress::DrainStarted { .. } => Self::DrainStarted,
             Progress::DrainBlocked { .. } => Self::DrainBlocked,
             Progress::Drained { .. } => Self::Drained,
@@ -112,13 +112,13 @@ impl Kind {
             Progress::NotReleased { .. } => Self::Node("not released"),
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
-            Progress::Gone { .. } => Self::Counted("gone"),
+            Progress::Gone => Self::Counted("gone"),
             Progress::PointerNotMoved { .. } => Self::PointerNotMoved,
             Progress::PoolHeld { .. } => Self::PoolHeld,
             Progress::GateClosed { .. } => Self::GateClosed,
             Progress::GateOpened { .. } => Self::GateOpened,
             Progress::Soaking { .. } => Self::Soaking,
-            Progress::Soaked { .. } => Self::Soaked,
+            Progress::Soaked => Self::Soaked,
             Progress::DomainSoaking { .. } => Self::DomainSoaking,
             Progress::DomainStarted { .. } => Self::DomainStarted,
             Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
@@ -220,16 +220,14 @@ impl<W: Write> Listener for Steps<W> {
         }
         self.write_config_maps()?;
         match Kind::of(progress) {
-            Some(_) if self.printed.is_first(self.pools.len(), now, progress) => {
-                writeln!(self.out, "{}", timed(self.start, now, progress, self.width))?;
+            Some(_) if self.printed.is_first(self.pools.len(), now, event) => {
+                writeln!(self.out, "{}", timed(self.start, now, event, self.width))?;
             }
             Some(kind) => *self.folded.entry(kind).or_default() += 1,
-            None if progress.pool().is_none() => {
-                writeln!(self.out, "{}", timed(self.start, now, progress, self.width))?
-            }
+            None if event.pool.is_none() => writeln!(self.out, "{}", timed(self.start, now, event, self.width))?,
             None => {}
         }
-        if let (Some(pool), Some(state)) = (progress.pool(), &event.pool) {
+        if let (Some(pool), Some(state)) = (&event.pool, &event.state) {
             self.pools.insert(pool.clone(), state.counts);
             self.write_state(now, pool)?;
         }
@@ -286,7 +284,7 @@ mod tests {
         let mut lines = Steps::new(&mut out, usize::MAX, &plan, at(0));
         for map in &plan.config_maps {
             let progress = Progress::ConfigMapCreated { name: map.name.clone() };
-            lines.event(at(0), &Event { progress, pool: None }).unwrap();
+            lines.event(at(0), &progress.into()).unwrap();
         }
         let mut inputs = VecDeque::from([Input::Start]);
         while !machine.is_finished() {

@@ -122,22 +122,26 @@ fn progress_fits() {
     let (pool, node) = (long_pool(0), long_node(0));
     let named = || (pool.clone(), node.clone());
     let mut all = vec![
-        Progress::ConfigMapCreated { name: long_source().to_string() },
-        Progress::Soaking { pool: pool.clone(), until: at() },
-        Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } },
-        Progress::DomainSoaking { pool: pool.clone(), until: at(), next: long_domain() },
-        Progress::DomainStarted { pool: pool.clone(), domain: long_domain(), nodes: 15_000 },
+        Progress::ConfigMapCreated { name: long_source().to_string() }.into(),
+        Event::from(Progress::Soaking { until: at() }).of(pool.clone()),
+        Event::from(Progress::Stopped { reason: StopReason::CanaryFailed { node: node.clone() } }).of(pool.clone()),
+        Event::from(Progress::DomainSoaking { until: at(), next: long_domain() }).of(pool.clone()),
+        Event::from(Progress::DomainStarted { domain: long_domain(), nodes: 15_000 }).of(pool.clone()),
     ];
     let (pool, node) = named();
-    all.push(Progress::Assigned { pool, node, from: None, to: Target::Source(long_source().into()) });
+    all.push(
+        Event::from(Progress::Assigned { from: None, to: Target::Source(long_source().into()) }).of(pool).about(node),
+    );
     let (pool, node) = named();
-    all.push(Progress::Refused { pool, node, error: "the API server says no ".repeat(20) });
+    all.push(Event::from(Progress::Refused { error: "the API server says no ".repeat(20) }).of(pool).about(node));
     let (pool, node) = named();
-    all.push(Progress::Held { pool, node, why: Why::Maintained { by: Maintainer::ClusterAutoscaler } });
+    all.push(
+        Event::from(Progress::Held { why: Why::Maintained { by: Maintainer::ClusterAutoscaler } }).of(pool).about(node),
+    );
     assert_fits("progress", |out, width| {
         let mut lines = Lines::new(out, width, Timestamp::UNIX_EPOCH, true);
         for progress in &all {
-            lines.event(at(), &Event { progress: progress.clone(), pool: None }).unwrap();
+            lines.event(at(), progress).unwrap();
         }
     });
 }
@@ -401,12 +405,14 @@ fn messages_of_nodes_cannot_control_the_terminal() {
     let mut out = Vec::new();
     let mut lines = Lines::new(&mut out, usize::MAX, Timestamp::UNIX_EPOCH, true);
     for progress in [
-        Progress::Failed { pool: pool.clone(), node: node.clone(), failure: failure.clone() },
-        Progress::Refused { pool: pool.clone(), node: node.clone(), error: evil.clone() },
-        Progress::Waiting { pool: pool.clone(), node: node.clone(), waiting: Waiting::Syncing { error: evil.clone() } },
-        Progress::Stopped { pool: pool.clone(), reason: StopReason::ClusterFailed { error: evil.clone() } },
+        Event::from(Progress::Failed { failure: failure.clone() }).of(pool.clone()).about(node.clone()),
+        Event::from(Progress::Refused { error: evil.clone() }).of(pool.clone()).about(node.clone()),
+        Event::from(Progress::Waiting { waiting: Waiting::Syncing { error: evil.clone() } })
+            .of(pool.clone())
+            .about(node.clone()),
+        Event::from(Progress::Stopped { reason: StopReason::ClusterFailed { error: evil.clone() } }).of(pool.clone()),
     ] {
-        lines.event(at(), &Event { progress, pool: None }).unwrap();
+        lines.event(at(), &progress).unwrap();
     }
     let to = Target::Local;
     let end = End::Failed { failure, rolled_back: false };

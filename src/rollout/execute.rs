@@ -248,8 +248,8 @@ impl<'a> Runner<'a> {
             match self.queue.add(command) {
                 Some(Command::Report(event)) => {
                     (self.listener)(now.time, &event);
-                    if let Progress::Stopped { pool, .. } = event.progress {
-                        stopped.push(pool);
+                    if let Progress::Stopped { .. } = event.progress {
+                        stopped.extend(event.pool);
                     }
                 }
                 Some(Command::WatchPods(node)) => self.pod_watches.push(PodWatch::Open(node)),

@@ -114,28 +114,28 @@ fn lock(unsent: &Unsent) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
 
 /// The Event of a progress, and its pool.
 fn to_notice<'a>(origin: &str, at: Timestamp, event: &'a Event) -> Option<(&'a PoolName, NodeNotice)> {
-    let last_failed = event.pool.as_ref().and_then(|pool| pool.last_failed.as_ref());
-    let notice =
-        |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
-    match &event.progress {
-        Progress::Assigned { pool, node, to, .. } => {
-            Some((pool, notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})"))))
+    let last_failed = event.state.as_ref().and_then(|pool| pool.last_failed.as_ref());
+    let pool = event.pool.as_ref()?;
+    let (node, warning, reason, message) = match &event.progress {
+        Progress::Assigned { to, .. } => {
+            (event.node.as_ref(), false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})"))
         }
-        Progress::Failed { pool, node, failure } => {
-            Some((pool, notice(node, true, "NodeConfigFailed", format!("{failure} (pool {pool}, {origin})"))))
+        Progress::Failed { failure } => {
+            (event.node.as_ref(), true, "NodeConfigFailed", format!("{failure} (pool {pool}, {origin})"))
         }
-        Progress::RolledBack { pool, node, to } => {
+        Progress::RolledBack { to } => {
             let to = to.as_ref().map_or_else(|| "the local configuration".to_owned(), ToString::to_string);
             let message = format!("Pointed back at {to} (pool {pool}, {origin})");
-            Some((pool, notice(node, true, "NodeConfigRolledBack", message)))
+            (event.node.as_ref(), true, "NodeConfigRolledBack", message)
         }
         // A pool is not an object of the cluster: its stop is reported on the node that caused it.
-        Progress::Stopped { pool, reason } => responsible_node(last_failed, reason).map(|node| {
+        Progress::Stopped { reason } => {
             let message = format!("The rollout of pool {pool} stopped: {reason} ({origin})");
-            (pool, notice(node, true, "NodeConfigRolloutStopped", message))
-        }),
-        _ => None,
-    }
+            (responsible_node(last_failed, reason), true, "NodeConfigRolloutStopped", message)
+        }
+        _ => return None,
+    };
+    Some((pool, NodeNotice { node: node?.clone(), warning, reason, message, at }))
 }
 
 /// Node that gets the Event of a stopped pool: the failed canary, an example of the unavailable nodes that left no
@@ -172,31 +172,23 @@ mod tests {
         let notice_of = |last_failed: Option<&NodeName>, progress| {
             let counts = NodeCounts::default();
             let last_failed = last_failed.cloned();
-            let pool = PoolState { counts, gate: StartGate::Open, canaries: 0, last_failed, trials_end: None };
-            let event = Event { progress, pool: Some(pool) };
+            let state = PoolState { counts, gate: StartGate::Open, canaries: 0, last_failed, trials_end: None };
+            let event = Event::from(progress).of(pool_name("gpu")).about(node_name("n1"));
+            let event = Event { state: Some(state), ..event };
             to_notice("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event).map(|(_, notice)| notice)
         };
-        let (pool, node) = (pool_name("gpu"), node_name("n1"));
+        let node = node_name("n1");
 
-        let assigned = Progress::Assigned {
-            pool: pool.clone(),
-            node: node.clone(),
-            from: None,
-            to: Target::Source(source("x").into()),
-        };
+        let assigned = Progress::Assigned { from: None, to: Target::Source(source("x").into()) };
         let notice = notice_of(None, assigned).unwrap();
         assert_eq!((notice.reason, notice.warning), ("NodeConfigAssigned", false));
         assert_eq!(notice.message, "Assigned kube-system/x (pool gpu, fleet f at commit 0123456789)");
 
-        let failed = Progress::Failed {
-            pool: pool.clone(),
-            node: node.clone(),
-            failure: ConvergenceFailure::Refused { error: "no".to_owned() },
-        };
+        let failed = Progress::Failed { failure: ConvergenceFailure::Refused { error: "no".to_owned() } };
         assert!(notice_of(None, failed).unwrap().warning);
 
-        let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } };
-        let interrupted = Progress::Stopped { pool: pool.clone(), reason: StopReason::Interrupted };
+        let stopped = Progress::Stopped { reason: StopReason::CanaryFailed { node: node.clone() } };
+        let interrupted = Progress::Stopped { reason: StopReason::Interrupted };
         assert_eq!(notice_of(None, interrupted), None, "no node caused the stop");
         let last = node_name("n2");
         let notice = notice_of(Some(&last), stopped).unwrap();
@@ -204,7 +196,7 @@ mod tests {
         assert!(notice.message.contains("canary n1 failed"));
         for (examples, on) in [(vec![node.clone(), last.clone()], &node), (Vec::new(), &last)] {
             let reason = StopReason::BudgetExhausted { budget: 1, unavailable: 2, examples };
-            let stopped = Progress::Stopped { pool: pool.clone(), reason };
+            let stopped = Progress::Stopped { reason };
             assert_eq!(&notice_of(Some(&last), stopped).unwrap().node, on);
         }
     }

@@ -104,8 +104,8 @@ async fn release_marks(
             }
             Err(error) => return Err(error),
         }
-        let progress = Progress::MarkReleased { node: release.node.clone() };
-        listener(nodecfg_clock::now(), &Event { progress, pool: None });
+        let event = Event::from(Progress::MarkReleased).about(release.node.clone());
+        listener(nodecfg_clock::now(), &event);
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ async fn create_config_maps(
     while let Some((spec, result)) = created.next().await {
         if result? == Created::Created {
             let progress = Progress::ConfigMapCreated { name: spec.name.clone() };
-            listener(nodecfg_clock::now(), &Event { progress, pool: None });
+            listener(nodecfg_clock::now(), &progress.into());
         }
     }
     Ok(())
@@ -160,8 +160,8 @@ async fn move_pointers(
     while let Some((spec, result)) = written.next().await {
         result?;
         let config_map = spec.pointer.config.as_ref().map(|config| config.config_map.clone());
-        let progress = Progress::PointerMoved { pool: spec.pool.clone(), config_map };
-        listener(nodecfg_clock::now(), &Event { progress, pool: None });
+        let event = Event::from(Progress::PointerMoved { config_map }).of(spec.pool.clone());
+        listener(nodecfg_clock::now(), &event);
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ async fn complete(
         }
     }
     if nodes > 0 {
-        listener(nodecfg_clock::now(), &Event { progress: Progress::ContentHashesAdded { nodes }, pool: None });
+        listener(nodecfg_clock::now(), &Progress::ContentHashesAdded { nodes }.into());
     }
     Ok(())
 }

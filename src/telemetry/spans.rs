@@ -90,44 +90,42 @@ impl RolloutSpans {
             return;
         }
         match &event.progress {
-            Progress::Assigned { pool, node, .. } => self.step(pool, node, "assigned"),
-            Progress::Waiting { pool, node, waiting } => {
-                let Some(span) = self.node(pool, node) else { return };
+            Progress::Assigned { .. } => self.step(event, "assigned"),
+            Progress::Waiting { waiting } => {
+                let Some(span) = self.node(event) else { return };
                 tracing::info!(target: TARGET, parent: &span, waiting_for = %waiting, "waiting");
             }
-            Progress::DrainStarted { pool, node, .. } => self.step(pool, node, "drain started"),
-            Progress::DrainBlocked { pool, node, .. } => self.step(pool, node, "drain blocked"),
-            Progress::Drained { pool, node, .. } => self.step(pool, node, "drained"),
-            Progress::Converged { pool, node, .. } => self.ended(pool, node, "converged", None),
-            Progress::Failed { pool, node, failure } => self.ended(pool, node, "failed", Some(&failure.to_string())),
-            Progress::Refused { pool, node, error } => self.ended(pool, node, "refused", Some(error)),
-            Progress::Changed { pool, node, .. } => {
-                self.ended(pool, node, "changed by others", Some("changed by others"))
-            }
-            Progress::Gone { pool, node } => self.ended(pool, node, "gone", None),
-            Progress::Held { pool, .. } => self.note(pool, "held"),
-            Progress::RolledBack { pool, .. } => self.note(pool, "rolled back"),
-            Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
-            Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
-            Progress::NotReleased { pool, .. } => self.note(pool, "not released"),
-            Progress::PoolHeld { pool, .. } => self.note(pool, "pool held"),
-            Progress::GateClosed { pool, .. } => self.note(pool, "gate closed"),
-            Progress::GateOpened { pool, .. } => self.note(pool, "gate opened"),
-            Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
-            Progress::Soaked { pool } => self.note(pool, "soaked"),
-            Progress::DomainSoaking { pool, .. } => self.note(pool, "soaking after a domain"),
-            Progress::DomainStarted { pool, .. } => self.note(pool, "domain started"),
-            Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),
-            Progress::TrialPassed { pool, .. } => self.note(pool, "trial passed"),
-            Progress::Stopped { pool, reason } => {
-                if let Some(span) = self.pools.get(pool) {
+            Progress::DrainStarted { .. } => self.step(event, "drain started"),
+            Progress::DrainBlocked { .. } => self.step(event, "drain blocked"),
+            Progress::Drained { .. } => self.step(event, "drained"),
+            Progress::Converged { .. } => self.ended(event, "converged", None),
+            Progress::Failed { failure } => self.ended(event, "failed", Some(&failure.to_string())),
+            Progress::Refused { error } => self.ended(event, "refused", Some(error)),
+            Progress::Changed { .. } => self.ended(event, "changed by others", Some("changed by others")),
+            Progress::Gone => self.ended(event, "gone", None),
+            Progress::Held { .. } => self.note(event, "held"),
+            Progress::RolledBack { .. } => self.note(event, "rolled back"),
+            Progress::RollbackFailed { .. } => self.note(event, "not back"),
+            Progress::NotRolledBack { .. } => self.note(event, "not pointed back"),
+            Progress::NotReleased { .. } => self.note(event, "not released"),
+            Progress::PoolHeld { .. } => self.note(event, "pool held"),
+            Progress::GateClosed { .. } => self.note(event, "gate closed"),
+            Progress::GateOpened { .. } => self.note(event, "gate opened"),
+            Progress::Soaking { .. } => self.note(event, "soaking"),
+            Progress::Soaked => self.note(event, "soaked"),
+            Progress::DomainSoaking { .. } => self.note(event, "soaking after a domain"),
+            Progress::DomainStarted { .. } => self.note(event, "domain started"),
+            Progress::AwaitingTrials { .. } => self.note(event, "awaiting trials"),
+            Progress::TrialPassed { .. } => self.note(event, "trial passed"),
+            Progress::Stopped { reason } => {
+                if let Some(span) = event.pool.as_ref().and_then(|pool| self.pools.get(pool)) {
                     span.record("otel.status_code", "ERROR");
                     span.record("otel.status_description", reason.to_string());
                 }
-                self.note(pool, "stopped");
+                self.note(event, "stopped");
             }
-            Progress::PointerMoved { pool, .. } => self.note(pool, "pointer moved"),
-            Progress::PointerNotMoved { pool, .. } => self.note(pool, "pointer not moved"),
+            Progress::PointerMoved { .. } => self.note(event, "pointer moved"),
+            Progress::PointerNotMoved { .. } => self.note(event, "pointer not moved"),
             Progress::MarkReleased { .. } => tracing::info!(target: TARGET, "mark of a drain released"),
             Progress::ContentHashesAdded { nodes } => {
                 tracing::info!(target: TARGET, nodes, "content hashes added");
@@ -136,7 +134,7 @@ impl RolloutSpans {
                 tracing::info!(target: TARGET, name, "ConfigMap created");
             }
         }
-        let Some((name, state)) = event.progress.pool().zip(event.pool.as_ref()) else { return };
+        let Some((name, state)) = event.pool.as_ref().zip(event.state.as_ref()) else { return };
         // The span of a pool ends with its last node, unless its canaries still soak.
         if state.counts.pending + state.counts.in_flight == 0 && state.gate.soaks_until().is_none() {
             self.pools.remove(name);
@@ -144,7 +142,8 @@ impl RolloutSpans {
     }
 
     /// Span of a node; opens a missing one. `None` when the span of the pool has ended.
-    fn node(&mut self, pool: &PoolName, node: &NodeName) -> Option<Span> {
+    fn node(&mut self, event: &Event) -> Option<Span> {
+        let (pool, node) = event.pool.as_ref().zip(event.node.as_ref())?;
         let parent = self.pools.get(pool)?;
         let open = || {
             tracing::info_span!(
@@ -161,23 +160,25 @@ impl RolloutSpans {
         Some(self.nodes.entry(node.clone()).or_insert_with(open).clone())
     }
 
-    fn step(&mut self, pool: &PoolName, node: &NodeName, what: &'static str) {
-        let Some(span) = self.node(pool, node) else { return };
+    fn step(&mut self, event: &Event, what: &'static str) {
+        let Some(span) = self.node(event) else { return };
         tracing::info!(target: TARGET, parent: &span, "{what}");
     }
 
-    fn ended(&mut self, pool: &PoolName, node: &NodeName, how: &'static str, error: Option<&str>) {
-        let Some(span) = self.node(pool, node) else { return };
+    fn ended(&mut self, event: &Event, how: &'static str, error: Option<&str>) {
+        let Some(span) = self.node(event) else { return };
         if let Some(error) = error {
             span.record("otel.status_code", "ERROR");
             span.record("otel.status_description", error);
         }
         tracing::info!(target: TARGET, parent: &span, "{how}");
-        self.nodes.remove(node);
+        if let Some(node) = &event.node {
+            self.nodes.remove(node);
+        }
     }
 
-    fn note(&self, pool: &PoolName, what: &'static str) {
-        if let Some(span) = self.pools.get(pool) {
+    fn note(&self, event: &Event, what: &'static str) {
+        if let Some(span) = event.pool.as_ref().and_then(|pool| self.pools.get(pool)) {
             tracing::info!(target: TARGET, parent: span, "{what}");
         }
     }

@@ -13,7 +13,7 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::{ChangedField, Why};
-use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn pool_name(name: &str) -> PoolName {
@@ -122,7 +122,10 @@ pub fn run(nodes: usize, pools: usize) -> Page {
             let to = Target::named(Some(&ConfigSource::config_map("kube-system", &name, "kubelet")));
             if matches!(end, End::Converged | End::Failed { .. } | End::InFlight) {
                 let (pool, node) = at();
-                timeline.record(began, &Progress::Assigned { pool, node, from: None, to: to.clone() });
+                timeline.record(
+                    began,
+                    &Event::from(Progress::Assigned { from: None, to: to.clone() }).of(pool).about(node),
+                );
                 last = last.max(began + took);
             }
             let (of, node) = at();
@@ -130,11 +133,16 @@ pub fn run(nodes: usize, pools: usize) -> Page {
                 End::Converged => {
                     timeline.record(
                         began + took,
-                        &Progress::Converged { pool: of, node, seconds: took.as_secs_f64(), trial: None },
+                        &Event::from(Progress::Converged { seconds: took.as_secs_f64(), trial: None })
+                            .of(of)
+                            .about(node),
                     );
                 }
                 End::Failed { failure, .. } => {
-                    timeline.record(began + took, &Progress::Failed { pool: of, node, failure: failure.clone() });
+                    timeline.record(
+                        began + took,
+                        &Event::from(Progress::Failed { failure: failure.clone() }).of(of).about(node),
+                    );
                 }
                 _ => {}
             }
@@ -153,7 +161,7 @@ pub fn run(nodes: usize, pools: usize) -> Page {
         }
         if number == 0 {
             let reason = StopReason::TooManyFailures { failures: 2, max_failures: 1 };
-            timeline.record(last, &Progress::Stopped { pool: pool.clone(), reason: reason.clone() });
+            timeline.record(last, &Event::from(Progress::Stopped { reason: reason.clone() }).of(pool.clone()));
             ended.stopped = Some(reason);
         }
         outcome.pools.insert(pool.clone(), ended);

@@ -12,13 +12,45 @@ use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{Domain, Why};
 
-/// One event, with the state of the pool right after the event.
-#[derive(Debug, Clone, PartialEq)]
+/// What happened to a node, a pool or the run, with the state of the pool right after it.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The event.
+    /// What happened.
+    #[serde(flatten)]
     pub progress: Progress,
-    /// State of the pool; `None` for an event of no pool.
-    pub pool: Option<PoolState>,
+    /// The pool. Unset for an event of no pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub pool: Option<PoolName>,
+    /// The node. Unset for an event of no single node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub node: Option<NodeName>,
+    /// State of the pool. `None` for an event of no pool.
+    #[serde(skip)]
+    pub state: Option<PoolState>,
+}
+
+impl From<Progress> for Event {
+    /// An event of no pool and no node.
+    fn from(progress: Progress) -> Self {
+        Self { progress, pool: None, node: None, state: None }
+    }
+}
+
+impl Event {
+    /// The event as one of this pool.
+    #[must_use]
+    pub fn of(self, pool: PoolName) -> Self {
+        Self { pool: Some(pool), ..self }
+    }
+
+    /// The event as one of this node.
+    #[must_use]
+    pub fn about(self, node: NodeName) -> Self {
+        Self { node: Some(node), ..self }
+    }
 }
 
 /// State of a pool during its rollout.
@@ -148,16 +180,12 @@ pub enum Progress {
     },
     /// The pointer of a pool was moved: new nodes start with this configuration.
     PointerMoved {
-        /// The pool.
-        pool: PoolName,
         /// ConfigMap of the configuration. Unset: new nodes run their local configuration.
         #[serde(skip_serializing_if = "Option::is_none")]
         config_map: Option<String>,
     },
     /// The pointer of a pool could not be moved.
     PointerNotMoved {
-        /// The pool.
-        pool: PoolName,
         /// ConfigMap of the configuration that it should name. Unset: the local configuration.
         #[serde(skip_serializing_if = "Option::is_none")]
         config_map: Option<String>,
@@ -165,25 +193,14 @@ pub enum Progress {
         error: String,
     },
     /// The mark of a drain that an earlier run did not finish was removed from a node.
-    MarkReleased {
-        /// The node.
-        node: NodeName,
-    },
+    MarkReleased,
     /// The pods that a drain evicts from a node are known. Not reported without any.
     DrainStarted {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Number of pods.
         pods: usize,
     },
     /// The API server refused an eviction, for a reason that is new in this drain.
     DrainBlocked {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Namespace and name of the pod.
         pod: String,
         /// The reason, which names the PodDisruptionBudget.
@@ -192,19 +209,11 @@ pub enum Progress {
     /// The pods that a drain evicts are gone, and their volumes detached. The assignment or the rollback of the node
     /// follows.
     Drained {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Seconds since the mark of the node.
         seconds: f64,
     },
     /// A node was assigned its target.
     Assigned {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Previous source.
         from: Option<ConfigSource>,
         /// New target.
@@ -212,19 +221,11 @@ pub enum Progress {
     },
     /// A node is in transition, and its reason for waiting changed.
     Waiting {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// The reason.
         waiting: Waiting,
     },
     /// A node converged.
     Converged {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Seconds from assignment to convergence.
         seconds: f64,
         /// Its trial, unless it was passed or none is needed.
@@ -232,16 +233,9 @@ pub enum Progress {
         trial: Option<Trial>,
     },
     /// The configuration of a converged node passed its trial.
-    TrialPassed {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
-    },
+    TrialPassed,
     /// The pool has finished but for trials, and the run waits for them.
     AwaitingTrials {
-        /// The pool.
-        pool: PoolName,
         /// Number of nodes on trial.
         nodes: usize,
         /// Latest known end of a trial.
@@ -250,72 +244,42 @@ pub enum Progress {
     },
     /// A node failed.
     Failed {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// The failure.
         failure: ConvergenceFailure,
     },
     /// The API server refused to assign a node.
     Refused {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Error of the API server.
         error: String,
     },
     /// A node was rolled back and runs its previous configuration. The node failed, or had not converged when an
     /// operator aborted the rollout.
     RolledBack {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Restored source.
         to: Option<ConfigSource>,
     },
     /// A node stays on its target: rolling it back would disrupt running pods more than the pool allows.
     NotRolledBack {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Disruption that the rollback needs.
         needs: Class,
     },
     /// A node was rolled back but does not run its previous configuration.
     RollbackFailed {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// The failure of the rollback.
         failure: ConvergenceFailure,
     },
     /// Another client changed a node, which is left unchanged.
     Changed {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Present source.
         to: Option<ConfigSource>,
     },
     /// A node does not start as long as the reason lasts, for example because another program maintains it.
     Held {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// The reason.
         why: Why,
     },
     /// No further node of the pool starts in this run, because the pool is held. Nodes in transition go on.
     PoolHeld {
-        /// The pool.
-        pool: PoolName,
         /// Number of nodes that have not started.
         nodes: usize,
         /// The reason, and the next opening.
@@ -323,8 +287,6 @@ pub enum Progress {
     },
     /// A gate delays the pool: no further node starts, or its soak does not end, until the gate passes.
     GateClosed {
-        /// The pool.
-        pool: PoolName,
         /// The gate.
         gate: GateName,
         /// Why it does not pass.
@@ -332,43 +294,25 @@ pub enum Progress {
     },
     /// A gate that delayed the pool delays it no longer.
     GateOpened {
-        /// The pool.
-        pool: PoolName,
         /// The gate.
         gate: GateName,
     },
     /// A node left the cluster.
-    Gone {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
-    },
+    Gone,
     /// A node keeps the mark of its drain, because the API server refused to remove it.
     NotReleased {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
         /// Error of the API server.
         error: String,
     },
     /// The canaries converged and are watched before the other nodes start.
     Soaking {
-        /// The pool.
-        pool: PoolName,
         /// End of the soak time.
         until: Timestamp,
     },
     /// The canaries passed the soak time, and the other nodes start.
-    Soaked {
-        /// The pool.
-        pool: PoolName,
-    },
+    Soaked,
     /// All nodes of a domain have ended, and are watched before the next domain begins.
     DomainSoaking {
-        /// The pool.
-        pool: PoolName,
         /// End of the soak time.
         until: Timestamp,
         /// The domain that begins then.
@@ -376,8 +320,6 @@ pub enum Progress {
     },
     /// The nodes of a domain may start.
     DomainStarted {
-        /// The pool.
-        pool: PoolName,
         /// The domain.
         domain: Domain,
         /// Number of nodes that have not started.
@@ -385,87 +327,11 @@ pub enum Progress {
     },
     /// The pool starts no further node.
     Stopped {
-        /// The pool.
-        pool: PoolName,
         /// The reason.
         reason: StopReason,
     },
 }
 
-impl Progress {
-    /// Pool of the event, if any.
-    #[must_use]
-    pub fn pool(&self) -> Option<&PoolName> {
-        match self {
-            Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } | Self::MarkReleased { .. } => None,
-            Self::DrainStarted { pool, .. }
-            | Self::DrainBlocked { pool, .. }
-            | Self::Drained { pool, .. }
-            | Self::Assigned { pool, .. }
-            | Self::Waiting { pool, .. }
-            | Self::Converged { pool, .. }
-            | Self::TrialPassed { pool, .. }
-            | Self::AwaitingTrials { pool, .. }
-            | Self::Failed { pool, .. }
-            | Self::Refused { pool, .. }
-            | Self::RolledBack { pool, .. }
-            | Self::RollbackFailed { pool, .. }
-            | Self::NotRolledBack { pool, .. }
-            | Self::Changed { pool, .. }
-            | Self::Held { pool, .. }
-            | Self::Gone { pool, .. }
-            | Self::NotReleased { pool, .. }
-            | Self::PoolHeld { pool, .. }
-            | Self::GateClosed { pool, .. }
-            | Self::GateOpened { pool, .. }
-            | Self::Soaking { pool, .. }
-            | Self::Soaked { pool }
-            | Self::DomainSoaking { pool, .. }
-            | Self::DomainStarted { pool, .. }
-            | Self::PointerMoved { pool, .. }
-            | Self::PointerNotMoved { pool, .. }
-            | Self::Stopped { pool, .. } => Some(pool),
-        }
-    }
-
-    /// Node of the event, if any.
-    #[must_use]
-    pub fn node(&self) -> Option<&NodeName> {
-        match self {
-            Self::ConfigMapCreated { .. }
-            | Self::ContentHashesAdded { .. }
-            | Self::Soaking { .. }
-            | Self::Soaked { .. }
-            | Self::DomainSoaking { .. }
-            | Self::DomainStarted { .. }
-            | Self::AwaitingTrials { .. }
-            | Self::PoolHeld { .. }
-            | Self::GateClosed { .. }
-            | Self::GateOpened { .. }
-            | Self::PointerMoved { .. }
-            | Self::PointerNotMoved { .. }
-            | Self::Stopped { .. } => None,
-            Self::MarkReleased { node }
-            | Self::DrainStarted { node, .. }
-            | Self::DrainBlocked { node, .. }
-            | Self::Drained { node, .. }
-            | Self::Assigned { node, .. }
-            | Self::Waiting { node, .. }
-            | Self::Converged { node, .. }
-            | Self::TrialPassed { node, .. }
-            | Self::Failed { node, .. }
-            | Self::Refused { node, .. }
-            | Self::RolledBack { node, .. }
-            | Self::RollbackFailed { node, .. }
-            | Self::NotRolledBack { node, .. }
-            | Self::Changed { node, .. }
-            | Self::Held { node, .. }
-            | Self::NotReleased { node, .. }
-            | Self::Gone { node, .. } => Some(node),
-        }
-    }
-}
-
-impl Kind for Progress {
+impl Kind for Event {
     const KIND: &'static str = "Progress";
 }

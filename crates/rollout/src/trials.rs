@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use crate::outcome::StopReason;
 use crate::progress::Progress;
 use crate::signals::Mode;
-use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::{KUBELET_TRIAL, Target, Trial, trial};
 use nodecfg_planning::instant::{Instant, Now, elapsed, later};
@@ -92,11 +91,11 @@ impl Trials {
     }
 
     /// The event of a pool that waits for nothing else, once.
-    pub(crate) fn announce(&mut self, pool: &PoolName, nodes: usize) -> Option<Progress> {
+    pub(crate) fn announce(&mut self, nodes: usize) -> Option<Progress> {
         if !self.are_awaited(nodes) || std::mem::replace(&mut self.announced, true) {
             return None;
         }
-        Some(Progress::AwaitingTrials { pool: pool.clone(), nodes, until: self.end })
+        Some(Progress::AwaitingTrials { nodes, until: self.end })
     }
 
     /// Latest known end of a trial, once the wait was reported.

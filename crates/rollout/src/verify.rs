@@ -140,15 +140,16 @@ impl Pool {
         self.counts = self.counts.replace(&before, &node.counts());
     }
 
-    fn report(&self, progress: Progress, commands: &mut Vec<Command>) {
-        let pool = PoolState {
+    fn report(&self, node: Option<&NodeName>, progress: Progress, commands: &mut Vec<Command>) {
+        let state = PoolState {
             counts: self.counts,
             gate: StartGate::Open,
             canaries: 0,
             last_failed: self.last_failed.clone(),
             trials_end: self.trials.announced_end(),
         };
-        commands.push(Command::Report(Box::new(Event { progress, pool: Some(pool) })));
+        let (pool, node) = (Some(self.name.clone()), node.cloned());
+        commands.push(Command::Report(Box::new(Event { progress, pool, node, state: Some(state) })));
     }
 
     fn observed(&mut self, seen: &Node, now: Now, commands: &mut Vec<Command>) {
@@ -161,7 +162,7 @@ impl Pool {
         if may_join && let Some(joined) = self.joined_recently(seen, now.time) {
             let why = Why::New { joined };
             self.end(&seen.name, End::LeftAlone { why: why.clone() }, None);
-            return self.report(Progress::Held { pool: self.name.clone(), node: seen.name.clone(), why }, commands);
+            return self.report(Some(&seen.name), Progress::Held { why }, commands);
         }
         let Some(node) = self.nodes.get(&seen.name) else { return };
         match &node.end {
@@ -179,7 +180,7 @@ impl Pool {
     fn changed(&mut self, seen: &Node, commands: &mut Vec<Command>) {
         let to = seen.source.clone();
         self.end(&seen.name, End::Changed { to: to.clone() }, None);
-        self.report(Progress::Changed { pool: self.name.clone(), node: seen.name.clone(), to }, commands);
+        self.report(Some(&seen.name), Progress::Changed { to }, commands);
     }
 
     fn end(&mut self, name: &NodeName, end: End, waited: Option<Duration>) {
@@ -196,8 +197,8 @@ impl Pool {
                 let trial = self.trials.observe(None, true, &self.target, seen, now);
                 self.set_trial(&seen.name, trial);
                 self.end(&seen.name, End::Converged, Some(waited));
-                let (pool, node, trial) = (self.name.clone(), seen.name.clone(), trial.map(|run| run.trial));
-                self.report(Progress::Converged { pool, node, seconds: waited.as_secs_f64(), trial }, commands);
+                let (seconds, trial) = (waited.as_secs_f64(), trial.map(|run| run.trial));
+                self.report(Some(&seen.name), Progress::Converged { seconds, trial }, commands);
             }
             Convergence::Waiting(waiting @ Waiting::NotAssigned) if !self.awaits_assignment(node, now.time) => {
                 self.fail(&seen.name, ConvergenceFailure::NoSync { waiting }, waited, now, commands);
@@ -205,10 +206,7 @@ impl Pool {
             Convergence::Waiting(waiting) => {
                 if node.waiting != waiting {
                     self.update(&seen.name, |node| node.waiting = waiting.clone());
-                    self.report(
-                        Progress::Waiting { pool: self.name.clone(), node: seen.name.clone(), waiting },
-                        commands,
-                    );
+                    self.report(Some(&seen.name), Progress::Waiting { waiting }, commands);
                 }
             }
             Convergence::Failed(failure) => self.fail(&seen.name, failure, waited, now, commands),
@@ -228,7 +226,7 @@ impl Pool {
                 let trial = self.trials.observe(before, false, target, seen, now);
                 self.set_trial(&seen.name, trial);
                 if before.is_some() && trial.is_none() {
-                    self.report(Progress::TrialPassed { pool: self.name.clone(), node: seen.name.clone() }, commands);
+                    self.report(Some(&seen.name), Progress::TrialPassed, commands);
                 }
             }
             Convergence::Failed(_) if was_settled && before.is_none() => {}
@@ -248,13 +246,13 @@ impl Pool {
         let failure = self.failure_of_new_node(name, failure, now.time);
         self.last_failed = Some(name.clone());
         self.end(name, End::Failed { failure: failure.clone(), rolled_back: false }, Some(waited));
-        self.report(Progress::Failed { pool: self.name.clone(), node: name.clone(), failure }, commands);
+        self.report(Some(name), Progress::Failed { failure }, commands);
     }
 
     fn gone(&mut self, name: &NodeName, commands: &mut Vec<Command>) {
         if self.nodes.get(name).is_some_and(|node| !matches!(node.end, Some((End::Gone, _)))) {
             self.end(name, End::Gone, None);
-            self.report(Progress::Gone { pool: self.name.clone(), node: name.clone() }, commands);
+            self.report(Some(name), Progress::Gone, commands);
         }
     }
 
@@ -281,7 +279,7 @@ impl Pool {
     fn stop(&mut self, reason: &StopReason, commands: &mut Vec<Command>) {
         let waited = self.counts.in_flight == 0 && self.trials.are_awaited(self.counts.on_trial);
         if self.trials.abandon(reason) && waited {
-            self.report(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, commands);
+            self.report(None, Progress::Stopped { reason: reason.clone() }, commands);
         }
     }
 
@@ -423,8 +421,8 @@ impl StateMachine for Verify {
             _ => {}
         }
         for pool in self.pools.values_mut().filter(|pool| pool.since.is_some() && pool.counts.in_flight == 0) {
-            if let Some(progress) = pool.trials.announce(&pool.name, pool.counts.on_trial) {
-                pool.report(progress, &mut commands);
+            if let Some(progress) = pool.trials.announce(pool.counts.on_trial) {
+                pool.report(None, progress, &mut commands);
             }
         }
         commands

@@ -11,7 +11,7 @@ use crate::report::progress::event_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::state::State;
-use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::progress::{Event, Progress};
 
 /// The maximum events per pool. A pool soaks once and stops once.
 const MAX_MARKS: usize = 8;
@@ -43,41 +43,47 @@ impl RunTimeline {
     }
 
     /// Records an event.
-    pub fn record(&mut self, now: Timestamp, progress: &Progress) {
+    pub fn record(&mut self, now: Timestamp, event: &Event) {
         let at = now.duration_since(self.start).as_secs_f64().max(0.0);
-        let Some(pool) = progress.pool() else { return };
-        let record = self.pools.entry(pool.clone()).or_default();
-        match progress {
-            Progress::Assigned { node, .. } => {
+        let Some(pool) = event.pool.clone() else { return };
+        let record = self.pools.entry(pool).or_default();
+        match (&event.progress, &event.node) {
+            (Progress::Assigned { .. }, Some(node)) => {
                 // The span of a drained node began with its drain.
                 record.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None }).end = None;
             }
-            Progress::Waiting { node, waiting: Waiting::Draining { .. }, .. } => {
+            (Progress::Waiting { waiting: Waiting::Draining { .. } }, Some(node)) => {
                 record.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None });
             }
             // A node without `Assigned` event was assigned by an earlier run, so its span begins at 0.
-            Progress::Waiting { node, .. } => {
+            (Progress::Waiting { .. }, Some(node)) => {
                 record.nodes.entry(node.clone()).or_insert(NodeSpan { from: 0.0, end: None });
             }
-            Progress::Converged { node, .. } => record.end(node, at, State::Converged),
-            Progress::Failed { node, .. } => record.end(node, at, State::Failed),
-            Progress::Refused { node, .. } => {
+            (Progress::Converged { .. }, Some(node)) => record.end(node, at, State::Converged),
+            (Progress::Failed { .. } | Progress::RollbackFailed { .. }, Some(node)) => {
+                record.end(node, at, State::Failed)
+            }
+            (Progress::Refused { .. }, Some(node)) => {
                 record.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None });
                 record.end(node, at, State::Failed);
             }
             // A failed node stays failed after its rollback.
-            Progress::RolledBack { node, .. } if !record.has_failed(node) => record.end(node, at, State::RolledBack),
-            Progress::RollbackFailed { node, .. } => record.end(node, at, State::Failed),
-            Progress::Changed { node, .. } => record.end(node, at, State::ChangedByOthers),
-            Progress::Gone { node, .. } => record.end(node, at, State::Gone),
-            Progress::Soaking { .. }
-            | Progress::Soaked { .. }
-            | Progress::DomainSoaking { .. }
-            | Progress::DomainStarted { .. }
-            | Progress::GateOpened { .. } => record.mark(at, event_text(now, progress)),
-            Progress::PoolHeld { hold, .. } => record.mark(at, format!("held: {hold}")),
-            Progress::GateClosed { gate, why, .. } => record.mark(at, format!("waiting for gate {gate}: {why}")),
-            Progress::Stopped { reason, .. } => record.mark(at, format!("stopped: {reason}")),
+            (Progress::RolledBack { .. }, Some(node)) if !record.has_failed(node) => {
+                record.end(node, at, State::RolledBack)
+            }
+            (Progress::Changed { .. }, Some(node)) => record.end(node, at, State::ChangedByOthers),
+            (Progress::Gone, Some(node)) => record.end(node, at, State::Gone),
+            (
+                Progress::Soaking { .. }
+                | Progress::Soaked
+                | Progress::DomainSoaking { .. }
+                | Progress::DomainStarted { .. }
+                | Progress::GateOpened { .. },
+                _,
+            ) => record.mark(at, event_text(now, event)),
+            (Progress::PoolHeld { hold, .. }, _) => record.mark(at, format!("held: {hold}")),
+            (Progress::GateClosed { gate, why }, _) => record.mark(at, format!("waiting for gate {gate}: {why}")),
+            (Progress::Stopped { reason }, _) => record.mark(at, format!("stopped: {reason}")),
             _ => {}
         }
     }
@@ -133,17 +139,22 @@ mod tests {
     fn node_has_one_span_for_many_waiting_events() {
         let mut timeline = RunTimeline::new(at(100));
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
-        let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Local };
+        let assigned =
+            Event::from(Progress::Assigned { from: None, to: Target::Local }).of(pool.clone()).about(node.clone());
         timeline.record(at(102), &assigned);
         for second in 103..200 {
             let waiting = if second % 2 == 0 { Waiting::Activating } else { Waiting::NotReady };
-            timeline.record(at(second), &Progress::Waiting { pool: pool.clone(), node: node.clone(), waiting });
+            timeline
+                .record(at(second), &Event::from(Progress::Waiting { waiting }).of(pool.clone()).about(node.clone()));
         }
-        timeline.record(at(200), &Progress::Converged { pool: pool.clone(), node, seconds: 98.0, trial: None });
+        timeline.record(
+            at(200),
+            &Event::from(Progress::Converged { seconds: 98.0, trial: None }).of(pool.clone()).about(node),
+        );
         let late = node_name("n0");
         let failure = ConvergenceFailure::Refused { error: "no".to_owned() };
-        timeline.record(at(210), &Progress::Failed { pool: pool.clone(), node: late, failure });
-        let stopped = Progress::Stopped { pool: pool.clone(), reason: StopReason::Interrupted };
+        timeline.record(at(210), &Event::from(Progress::Failed { failure }).of(pool.clone()).about(late));
+        let stopped = Event::from(Progress::Stopped { reason: StopReason::Interrupted }).of(pool.clone());
         timeline.record(at(211), &stopped);
         let timeline = timeline.timeline(at(220), &[(pool, 5)].into());
         assert_eq!(timeline.seconds, 120.0);
@@ -159,9 +170,10 @@ mod tests {
     fn rolled_back_node_is_not_in_transition() {
         let mut timeline = RunTimeline::new(at(0));
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
-        let assigned = Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Local };
+        let assigned =
+            Event::from(Progress::Assigned { from: None, to: Target::Local }).of(pool.clone()).about(node.clone());
         timeline.record(at(1), &assigned);
-        timeline.record(at(9), &Progress::RolledBack { pool: pool.clone(), node, to: None });
+        timeline.record(at(9), &Event::from(Progress::RolledBack { to: None }).of(pool.clone()).about(node));
         let timeline = timeline.timeline(at(20), &[(pool, 1)].into());
         let span = &timeline.tracks[0].spans[0];
         assert_eq!((span.to, span.end), (9.0, State::RolledBack));

@@ -22,7 +22,7 @@ use nodecfg_planning::plan::fixtures::{self, node_name, pool_name, source};
 use nodecfg_planning::plan::{Why, make};
 use nodecfg_planning::state::State;
 use nodecfg_rollout::forecast::PoolStart;
-use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 fn at(second: i64) -> Timestamp {
@@ -91,10 +91,10 @@ fn page_of_a_small_run() {
     let (gpu, node) = (pool_name("gpu"), node_name("n00000"));
     let to = Target::Source(source("prod-gpu-x").into());
     let error = "failed to validate config, see Kubelet log for details";
-    let assigned = Progress::Assigned { pool: gpu.clone(), node: node.clone(), from: None, to };
+    let assigned = Event::from(Progress::Assigned { from: None, to }).of(gpu.clone()).about(node.clone());
     run.timeline.record(at(1), &assigned);
     let failure = ConvergenceFailure::Refused { error: error.to_owned() };
-    run.timeline.record(at(9), &Progress::Failed { pool: gpu.clone(), node: node.clone(), failure });
+    run.timeline.record(at(9), &Event::from(Progress::Failed { failure }).of(gpu.clone()).about(node.clone()));
     let stopped = StopReason::CanaryFailed { node };
     let outcome = Outcome { pools: [(gpu, pool(Some(stopped), [refused(error), End::NotStarted]))].into() };
     let page = text(&of_run(run, &outcome, at(10), 10.0, 5, None));
@@ -213,7 +213,7 @@ fn pages_of_large_clusters_are_bounded() {
         let gpu = pool_name("gpu");
         for index in 0..nodes {
             let node = node_name(&format!("n{index:05}"));
-            let progress = Progress::Converged { pool: gpu.clone(), node, seconds: 1.0, trial: None };
+            let progress = Event::from(Progress::Converged { seconds: 1.0, trial: None }).of(gpu.clone()).about(node);
             run.timeline.record(at(index), &progress);
         }
         let ends = (0..nodes).map(|index| match index % 50 {

@@ -50,20 +50,20 @@ impl LiveProgress {
     /// Handles an event.
     pub fn apply(&mut self, now: Timestamp, event: &Event) {
         match &event.progress {
-            Progress::Failed { pool, node, failure } => self.failed(pool, node, failure.to_string(), now),
-            Progress::Refused { pool, node, error } => {
-                self.failed(pool, node, format!("refused by the API server: {error}"), now);
-            }
+            Progress::Failed { failure } => self.failed(event, failure.to_string(), now),
+            Progress::Refused { error } => self.failed(event, format!("refused by the API server: {error}"), now),
             _ => {}
         }
-        let index = event.progress.pool().and_then(|pool| self.index_of.get(pool));
-        if let (Some(pool), Some(state)) = (index.and_then(|index| self.pools.get_mut(*index)), &event.pool) {
-            pool.apply(now, &event.progress, state);
+        let index = event.pool.as_ref().and_then(|pool| self.index_of.get(pool));
+        if let (Some(pool), Some(state)) = (index.and_then(|index| self.pools.get_mut(*index)), &event.state) {
+            pool.apply(now, event, state);
         }
     }
 
-    fn failed(&mut self, pool: &PoolName, node: &NodeName, message: String, at: Timestamp) {
-        self.last_failure = Some(LastFailure { pool: pool.clone(), node: node.clone(), message, at });
+    fn failed(&mut self, event: &Event, message: String, at: Timestamp) {
+        if let (Some(pool), Some(node)) = (event.pool.clone(), event.node.clone()) {
+            self.last_failure = Some(LastFailure { pool, node, message, at });
+        }
     }
 
     /// The number of pools with something to do.

@@ -10,7 +10,7 @@ use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::plan::{Action, PoolPlan, WaveDomain, WaveKind};
 use nodecfg_rollout::machine::Mode;
-use nodecfg_rollout::progress::{NodeCounts, PoolState, Progress, StartGate};
+use nodecfg_rollout::progress::{Event, NodeCounts, PoolState, Progress, StartGate};
 
 /// A node in transition.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,35 +101,38 @@ impl Pool {
     }
 
     /// Handles an event, with the state of the pool right after the event.
-    pub(super) fn apply(&mut self, now: Timestamp, progress: &Progress, state: &PoolState) {
+    pub(super) fn apply(&mut self, now: Timestamp, event: &Event, state: &PoolState) {
         (self.counts, self.canaries, self.trials_end) = (state.counts, state.canaries, state.trials_end);
-        match progress {
-            Progress::Assigned { node, .. } => {
+        match (&event.progress, &event.node) {
+            (Progress::Assigned { .. }, Some(node)) => {
                 self.in_flight
                     .insert(node.clone(), InFlightNode { since: now, waiting: Some(Waiting::NotAcknowledged) });
             }
             // Includes a converged canary that becomes unready while it soaks.
-            Progress::Waiting { node, waiting, .. } => {
+            (Progress::Waiting { waiting }, Some(node)) => {
                 let flight = self.in_flight.entry(node.clone()).or_insert(InFlightNode { since: now, waiting: None });
                 flight.waiting = Some(waiting.clone());
             }
-            Progress::Converged { node, seconds, .. } if self.in_flight.remove(node).is_some() => {
+            (Progress::Converged { seconds, .. }, Some(node)) if self.in_flight.remove(node).is_some() => {
                 self.timed = (self.timed.0 + 1, self.timed.1 + seconds);
                 self.open = self.open.map(|(since, finished)| (since, finished + 1));
             }
-            Progress::Failed { node, .. }
-            | Progress::RolledBack { node, .. }
-            | Progress::RollbackFailed { node, .. }
-            | Progress::Changed { node, .. }
-            | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
-            Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
-            Progress::PoolHeld { hold, .. } => self.held = Some(hold.to_string()),
-            Progress::GateClosed { gate, why, .. } => drop(self.closed_gates.insert(gate.clone(), why.clone())),
-            Progress::DomainStarted { .. } => {
+            (
+                Progress::Failed { .. }
+                | Progress::RolledBack { .. }
+                | Progress::RollbackFailed { .. }
+                | Progress::Changed { .. }
+                | Progress::Gone,
+                Some(node),
+            ) => drop(self.in_flight.remove(node)),
+            (Progress::Stopped { reason }, _) => self.stopped = Some(reason.to_string()),
+            (Progress::PoolHeld { hold, .. }, _) => self.held = Some(hold.to_string()),
+            (Progress::GateClosed { gate, why }, _) => drop(self.closed_gates.insert(gate.clone(), why.clone())),
+            (Progress::DomainStarted { .. }, _) => {
                 self.domain_soaks.pop_front();
                 self.open = Some((now, 0));
             }
-            Progress::GateOpened { gate, .. } => drop(self.closed_gates.remove(gate)),
+            (Progress::GateOpened { gate }, _) => drop(self.closed_gates.remove(gate)),
             _ => {}
         }
         if state.gate == StartGate::Open {

@@ -38,37 +38,39 @@ fn named(pool: &str, number: usize) -> (PoolName, NodeName) {
     (pool_name(pool), node_name(&format!("{pool}-{number:04}")))
 }
 
-fn assigned(name: &str, number: usize) -> Progress {
+fn assigned(name: &str, number: usize) -> Event {
     let (pool, node) = named(name, number);
-    Progress::Assigned { pool, node, from: None, to: Target::Local }
+    Event::from(Progress::Assigned { from: None, to: Target::Local }).of(pool).about(node)
 }
 
-fn waiting(name: &str, number: usize, waiting: Waiting) -> Progress {
+fn waiting(name: &str, number: usize, waiting: Waiting) -> Event {
     let (pool, node) = named(name, number);
-    Progress::Waiting { pool, node, waiting }
+    Event::from(Progress::Waiting { waiting }).of(pool).about(node)
 }
 
-fn converged(name: &str, number: usize, seconds: f64) -> Progress {
+fn converged(name: &str, number: usize, seconds: f64) -> Event {
     let (pool, node) = named(name, number);
-    Progress::Converged { pool, node, seconds, trial: None }
+    Event::from(Progress::Converged { seconds, trial: None }).of(pool).about(node)
 }
 
-fn failed(name: &str, number: usize, error: &str) -> Progress {
+fn failed(name: &str, number: usize, error: &str) -> Event {
     let (pool, node) = named(name, number);
-    Progress::Failed { pool, node, failure: ConvergenceFailure::Refused { error: error.to_owned() } }
+    Event::from(Progress::Failed { failure: ConvergenceFailure::Refused { error: error.to_owned() } })
+        .of(pool)
+        .about(node)
 }
 
 /// Applies an event, with the counts that the rollout would report.
-fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
-    let pool = &state.pools[state.index_of[progress.pool().unwrap()]];
+fn apply_event(state: &mut LiveProgress, now: Timestamp, event: Event) {
+    let pool = &state.pools[state.index_of[event.pool.as_ref().unwrap()]];
     let (mut counts, mut gate, mut canaries) = (pool.counts, pool.gate, pool.canaries);
     let mut shift = |from: fn(&mut NodeCounts) -> &mut usize, to: fn(&mut NodeCounts) -> &mut usize| {
         *from(&mut counts) -= 1;
         *to(&mut counts) += 1;
     };
-    match &progress {
+    match &event.progress {
         Progress::Assigned { .. } => shift(|of| &mut of.pending, |of| &mut of.in_flight),
-        Progress::Waiting { node, .. } if !pool.in_flight.contains_key(node) => {
+        Progress::Waiting { .. } if !pool.in_flight.contains_key(event.node.as_ref().unwrap()) => {
             shift(|of| &mut of.done, |of| &mut of.in_flight);
             (gate, canaries) = (StartGate::Canaries, 1);
         }
@@ -77,15 +79,15 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
             canaries = canaries.saturating_sub(1);
         }
         Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
-        Progress::Gone { .. } => shift(|of| &mut of.pending, |of| &mut of.left),
+        Progress::Gone => shift(|of| &mut of.pending, |of| &mut of.left),
         Progress::Soaking { until, .. } => gate = StartGate::Soaking { until: *until },
         Progress::DomainSoaking { until, .. } => gate = StartGate::SoakingDomain { until: *until },
-        Progress::Soaked { .. } | Progress::DomainStarted { .. } => gate = StartGate::Open,
+        Progress::Soaked | Progress::DomainStarted { .. } => gate = StartGate::Open,
         _ => {}
     }
     state.apply(
         now,
-        &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None, trials_end: None }) },
+        &Event { state: Some(PoolState { counts, gate, canaries, last_failed: None, trials_end: None }), ..event },
     );
 }
 
@@ -107,14 +109,14 @@ fn estimate_contains_the_soaks_of_domains_that_have_not_begun() {
     let remaining = |state: &LiveProgress, now: i64| state.pools[0].pace(at(now), Some(10.0)).remaining(at(now));
     let started = |value: &str| {
         let domain = Domain { label: ZONE.to_owned(), value: Some(value.to_owned()) };
-        Progress::DomainStarted { pool: pool_name("a"), domain, nodes: 1 }
+        Event::from(Progress::DomainStarted { domain, nodes: 1 }).of(pool_name("a"))
     };
     apply_event(&mut state, at(0), started("x"));
     assert_eq!(remaining(&state, 0), Some(2.0 * 10.0 + 600.0));
     apply_event(&mut state, at(0), assigned("a", 0));
     apply_event(&mut state, at(10), converged("a", 0, 10.0));
     let next = Domain { label: ZONE.to_owned(), value: Some("y".to_owned()) };
-    apply_event(&mut state, at(10), Progress::DomainSoaking { pool: pool_name("a"), until: at(610), next });
+    apply_event(&mut state, at(10), Event::from(Progress::DomainSoaking { until: at(610), next }).of(pool_name("a")));
     assert_eq!(remaining(&state, 110), Some(500.0 + 10.0), "the present soak counts once");
     assert!(shown(&state, 80, 24, 110).contains("soaking, 8m20s left"));
     apply_event(&mut state, at(610), started("y"));
@@ -155,10 +157,10 @@ fn many() -> LiveProgress {
     }
     apply_event(&mut state, at(50), failed("gpu", 2, "failed to load config, see Kubelet log for details"));
     let reason = StopReason::CanaryFailed { node: node_name("gpu-0002") };
-    apply_event(&mut state, at(50), Progress::Stopped { pool: pool_name("gpu"), reason });
-    apply_event(&mut state, at(20), Progress::Soaking { pool: pool_name("batch"), until: at(920) });
-    apply_event(&mut state, at(10), Progress::Soaking { pool: pool_name("general"), until: at(310) });
-    apply_event(&mut state, at(310), Progress::Soaked { pool: pool_name("general") });
+    apply_event(&mut state, at(50), Event::from(Progress::Stopped { reason }).of(pool_name("gpu")));
+    apply_event(&mut state, at(20), Event::from(Progress::Soaking { until: at(920) }).of(pool_name("batch")));
+    apply_event(&mut state, at(10), Event::from(Progress::Soaking { until: at(310) }).of(pool_name("general")));
+    apply_event(&mut state, at(310), Event::from(Progress::Soaked).of(pool_name("general")));
     for number in 5..1355 {
         let start = at(310 + i64::try_from(number).unwrap() / 10);
         apply_event(&mut state, start, assigned("general", number));
@@ -234,7 +236,7 @@ fn unready_canary_is_in_transition_again_and_counts_once() {
         apply_event(&mut state, at(0), assigned("gpu", number));
         apply_event(&mut state, at(5), converged("gpu", number, 5.0));
     }
-    apply_event(&mut state, at(5), Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
+    apply_event(&mut state, at(5), Event::from(Progress::Soaking { until: at(305) }).of(pool_name("gpu")));
     assert_eq!(state.remaining(at(5)), Some((300.0 + 15.0 * 5.0, false)));
     apply_event(&mut state, at(10), waiting("gpu", 0, Waiting::NotReady));
     assert_eq!(state.remaining(at(10)), Some((5.0 + 300.0 + 15.0 * 5.0, false)));
@@ -247,7 +249,7 @@ fn deleted_nodes_fill_the_bar() {
     let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), &Mode::ASSIGN, at(0));
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
-    apply_event(&mut state, at(1), Progress::Gone { pool, node });
+    apply_event(&mut state, at(1), Event::from(Progress::Gone).of(pool).about(node));
     assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 left the rollout|"));
 }
 
@@ -277,7 +279,7 @@ fn removes_control_characters() {
     apply_event(&mut state, at(1), failed("gpu", 0, HOSTILE));
     apply_event(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
     let reason = StopReason::Aborted { by: HOSTILE.to_owned(), reason: Some(HOSTILE.to_owned()) };
-    apply_event(&mut state, at(1), Progress::Stopped { pool: pool_name("gpu"), reason });
+    apply_event(&mut state, at(1), Event::from(Progress::Stopped { reason }).of(pool_name("gpu")));
     let view = [state.view(200, 50, at(2)), state.rest(200, 50, at(2))].concat().concat();
     // Only the styles of nodecfg may remain.
     let text = regex::Regex::new("\u{1b}\\[[0-9]+m").unwrap().replace_all(&view, "").into_owned();
@@ -317,10 +319,11 @@ fn estimates_follow_the_speed_of_the_nodes() {
 #[test]
 fn shows_the_gate_that_delays_a_pool() {
     let gate = || nodecfg_contract::names::GateName::new("errors").expect("a name");
-    let closed = |pool: &str| Progress::GateClosed { pool: pool_name(pool), gate: gate(), why: "5 errors".to_owned() };
+    let closed =
+        |pool: &str| Event::from(Progress::GateClosed { gate: gate(), why: "5 errors".to_owned() }).of(pool_name(pool));
     let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), &Mode::ASSIGN, at(0));
     apply_event(&mut state, at(5), closed("gpu"));
     assert!(shown(&state, 120, 24, 6).contains("waiting for gate errors: 5 errors"), "{}", shown(&state, 120, 24, 6));
-    apply_event(&mut state, at(7), Progress::GateOpened { pool: pool_name("gpu"), gate: gate() });
+    apply_event(&mut state, at(7), Event::from(Progress::GateOpened { gate: gate() }).of(pool_name("gpu")));
     assert!(!shown(&state, 120, 24, 8).contains("gate"));
 }

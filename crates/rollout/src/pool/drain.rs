@@ -149,7 +149,7 @@ impl Pool {
             Some(Err(error)) => self.drain_failed(id, DrainFailure::Request { error }),
             Some(Ok(block)) => {
                 if let Some((pod, reason)) = block {
-                    self.report_node(id, |pool, node| Progress::DrainBlocked { pool, node, pod, reason });
+                    self.report_node(id, Progress::DrainBlocked { pod, reason });
                 }
                 self.advance_drain(id);
             }
@@ -183,7 +183,7 @@ impl Pool {
                 let name = self.nodes[id].intent.name();
                 self.commands.extend(due.into_iter().map(|pod| Command::Evict(name.clone(), Box::new(pod))));
                 if matches!(self.nodes[id].waiting, Waiting::Draining { pods: None, .. }) {
-                    self.report_node(id, |pool, node| Progress::DrainStarted { pool, node, pods: left });
+                    self.report_node(id, Progress::DrainStarted { pods: left });
                 }
                 let blocked = blocked.map(|(pod, reason)| format!("pod {pod}: {reason}"));
                 if blocked.is_some() {
@@ -235,7 +235,7 @@ impl Pool {
             }
         });
         let seconds = self.now.instant.since(draining.since).as_secs_f64();
-        self.report_node(id, |pool, node| Progress::Drained { pool, node, seconds });
+        self.report_node(id, Progress::Drained { seconds });
     }
 
     /// Ends a drain without a change of the node.
@@ -353,7 +353,7 @@ impl Pool {
         let mark = if result.is_ok() { Mark::None } else { Mark::Left };
         self.nodes.update(id, |node| node.mark = mark);
         if let Err(error) = result {
-            self.report_node(id, |pool, node| Progress::NotReleased { pool, node, error });
+            self.report_node(id, Progress::NotReleased { error });
         }
         if let Stage::Settling(settling) = self.nodes[id].stage {
             self.converged(id, settling.converged.since(settling.since));

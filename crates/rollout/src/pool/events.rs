@@ -88,7 +88,7 @@ impl Pool {
             self.nodes.update(id, |node| node.stage = Stage::Ended { end, seconds: None });
         }
         if !was_held {
-            self.report_node(id, |pool, node| Progress::Held { pool, node, why });
+            self.report_node(id, Progress::Held { why });
         }
     }
 
@@ -125,7 +125,7 @@ impl Pool {
             // The mark is gone with the Node.
             node.mark = Mark::None;
         });
-        self.report_node(id, |pool, node| Progress::Gone { pool, node });
+        self.report_node(id, Progress::Gone);
     }
 
     /// Ends the part of a node that another client changed.
@@ -138,7 +138,7 @@ impl Pool {
 
     fn report_changed(&mut self, id: Id, seen: &Seen) {
         let to = seen.source.clone();
-        self.report_node(id, |pool, node| Progress::Changed { pool, node, to });
+        self.report_node(id, Progress::Changed { to });
     }
 
     /// Handles the answer to the assignment of a node.
@@ -150,7 +150,7 @@ impl Pool {
         let (from, to) = (node.intent.from().cloned(), Target::clone(&node.intent.target));
         self.nodes.update(id, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(id);
-        self.report_node(id, |pool, node| Progress::Assigned { pool, node, from, to });
+        self.report_node(id, Progress::Assigned { from, to });
         if self.rollbacks.is_on() {
             self.roll_back(id);
         }
@@ -179,7 +179,7 @@ impl Pool {
             // Until the next event of the node, it is unknown whether the patch was applied.
             node.facts.is_healthy = false;
         });
-        self.report_node(id, |pool, node| Progress::Refused { pool, node, error });
+        self.report_node(id, Progress::Refused { error });
         self.count_failure(id);
     }
 
@@ -224,7 +224,7 @@ impl Pool {
             Some(Decision::LeaveAlone(LeftAlone { why, .. })) if why.may_end() => {
                 let held = why.clone();
                 self.nodes.update(id, |node| (node.stage, node.facts.hold) = (Stage::Waiting, Some(held)));
-                self.report_node(id, |pool, node| Progress::Held { pool, node, why });
+                self.report_node(id, Progress::Held { why });
             }
             Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => self.changed_by_others(id, seen),
         }
@@ -301,7 +301,7 @@ impl Pool {
 
     pub(super) fn report_waiting(&mut self, id: Id, waiting: Waiting) {
         self.nodes.update(id, |node| node.waiting = waiting.clone());
-        self.report_node(id, |pool, node| Progress::Waiting { pool, node, waiting });
+        self.report_node(id, Progress::Waiting { waiting });
     }
 
     /// Detects regressions of a converged node: a later kubelet error, a failed trial, or a node of a soak that is no longer
@@ -351,7 +351,7 @@ impl Pool {
             }
         });
         let trial = self.nodes[id].current_trial();
-        self.report_node(id, |pool, node| Progress::Converged { pool, node, seconds, trial });
+        self.report_node(id, Progress::Converged { seconds, trial });
     }
 
     /// Records the trial that a node reports which runs its target.
@@ -366,7 +366,7 @@ impl Pool {
             }
         });
         if before.is_some() && trial.is_none() && is_on_target {
-            self.report_node(id, |pool, node| Progress::TrialPassed { pool, node });
+            self.report_node(id, Progress::TrialPassed);
         }
     }
 
@@ -388,7 +388,7 @@ impl Pool {
         let may_help = failure.may_be_the_configuration();
         let end = End::Failed { failure: failure.clone(), rolled_back: false };
         self.nodes.update(id, |node| (node.stage, node.goal) = (Stage::Ended { end, seconds }, Goal::Target));
-        self.report_node(id, |pool, node| Progress::Failed { pool, node, failure });
+        self.report_node(id, Progress::Failed { failure });
         if (self.policy.mode.rollback_on_failure && may_help) || self.rollbacks.is_on() {
             self.roll_back(id);
         }

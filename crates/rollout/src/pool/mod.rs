@@ -192,7 +192,7 @@ impl Pool {
         }
         self.advance_pointer();
         if self.is_finished_but_for_trials() {
-            let announced = self.trials.announce(&self.policy.name, self.number(Count::OnTrial));
+            let announced = self.trials.announce(self.number(Count::OnTrial));
             announced.into_iter().for_each(|progress| self.report(progress));
         }
     }
@@ -240,7 +240,7 @@ impl Pool {
                 self.return_to_start(id);
             }
         }
-        self.report(Progress::Stopped { pool: self.policy.name.clone(), reason: reason.clone() });
+        self.report(Progress::Stopped { reason: reason.clone() });
     }
 
     /// Makes a node wait again whose pods are listed or evicted. It was not changed.
@@ -252,8 +252,8 @@ impl Pool {
     /// Starts no further node of the pool in this run. Nodes in transition go on.
     fn hold(&mut self, hold: Hold) {
         self.closed.held = Some(hold.clone());
-        let (pool, nodes) = (self.policy.name.clone(), self.number(Count::Pending));
-        self.report(Progress::PoolHeld { pool, nodes, hold });
+        let nodes = self.number(Count::Pending);
+        self.report(Progress::PoolHeld { nodes, hold });
     }
 
     /// Reports whether the pool starts no further node.
@@ -311,22 +311,25 @@ impl Pool {
         self.starts.wakes = self.starts.wakes.into_iter().chain(at).min();
     }
 
-    /// Reports an event with the present state of the pool.
+    /// Reports an event of the pool.
     fn report(&mut self, progress: Progress) {
-        let pool = PoolState {
+        let state = PoolState {
             counts: self.nodes.reported(self.policy.steps),
             gate: self.gate.by(|until| self.now.time_at(until)),
             canaries: if self.gate == StartGate::Canaries { self.number(Count::CanariesLeft) } else { 0 },
             last_failed: self.failures.last.clone(),
             trials_end: self.trials.announced_end(),
         };
-        self.commands.push(Command::Report(Box::new(Event { progress, pool: Some(pool) })));
+        let event = Event { progress, pool: Some(self.policy.name.clone()), node: None, state: Some(state) };
+        self.commands.push(Command::Report(Box::new(event)));
     }
 
     /// Reports an event of one node.
-    fn report_node(&mut self, id: Id, progress: impl FnOnce(PoolName, NodeName) -> Progress) {
-        let progress = progress(self.policy.name.clone(), self.nodes[id].intent.name().clone());
+    fn report_node(&mut self, id: Id, progress: Progress) {
         self.report(progress);
+        if let Some(Command::Report(event)) = self.commands.last_mut() {
+            event.node = Some(self.nodes[id].intent.name().clone());
+        }
     }
 
     pub(crate) fn outcome(&self) -> PoolOutcome {

@@ -94,13 +94,12 @@ impl Pool {
         if is_repeated {
             return;
         }
-        let pool = self.policy.name.clone();
         let contents = self.pointer.contents.as_ref();
         let target = contents.map(|(before, after)| if restores { before } else { after });
         let config_map = target.and_then(|pointer| Some(pointer.config.as_ref()?.config_map.clone()));
         self.report(match result {
-            Ok(()) => Progress::PointerMoved { pool, config_map },
-            Err(error) => Progress::PointerNotMoved { pool, config_map, error },
+            Ok(()) => Progress::PointerMoved { config_map },
+            Err(error) => Progress::PointerNotMoved { config_map, error },
         });
     }
 }

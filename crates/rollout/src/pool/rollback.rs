@@ -87,7 +87,7 @@ impl Pool {
         if let Some(needs) = step.rollback_needs.filter(|_| disrupts) {
             if node.way_back == WayBack::Open && node.facts.runs_target == Some(true) {
                 self.nodes.update(id, |node| node.way_back = WayBack::Refused);
-                self.report_node(id, |pool, node| Progress::NotRolledBack { pool, node, needs });
+                self.report_node(id, Progress::NotRolledBack { needs });
             }
             return;
         }
@@ -173,7 +173,7 @@ impl Pool {
     pub(super) fn stays_on_target(&mut self, id: Id, failure: DrainFailure) {
         self.nodes.update(id, |node| node.way_back = WayBack::GivenUp);
         let failure = ConvergenceFailure::Drain { failure };
-        self.report_node(id, |pool, node| Progress::RollbackFailed { pool, node, failure });
+        self.report_node(id, Progress::RollbackFailed { failure });
     }
 
     /// Handles the answer to the rollback of a node.
@@ -183,7 +183,7 @@ impl Pool {
             return;
         }
         let Err(error) = result else { return self.rollback_accepted(id) };
-        self.report_node(id, |pool, node| Progress::Refused { pool, node, error });
+        self.report_node(id, Progress::Refused { error });
         let Some(before) = self.take_before(id) else { return };
         let stage = match before.stage {
             stage @ Stage::Ended { end: End::Failed { .. }, .. } => stage,
@@ -244,13 +244,13 @@ impl Pool {
             return self.rollback_done(id);
         }
         self.end_rollback(id, End::Failed { failure: failure.clone(), rolled_back: true });
-        self.report_node(id, |pool, node| Progress::RollbackFailed { pool, node, failure });
+        self.report_node(id, Progress::RollbackFailed { failure });
     }
 
     fn rollback_done(&mut self, id: Id) {
         self.end_rollback(id, End::RolledBack);
         let to = self.nodes[id].intent.from().cloned();
-        self.report_node(id, |pool, node| Progress::RolledBack { pool, node, to });
+        self.report_node(id, Progress::RolledBack { to });
     }
 
     /// Ends a rollback. A node that was rolled back for its failure keeps that.

@@ -111,7 +111,7 @@ impl SimHarness {
     fn receive(&mut self, command: Command) {
         match &command {
             Command::Report(event) => {
-                if let Progress::Failed { node, failure, .. } = &event.progress {
+                if let (Progress::Failed { failure }, Some(node)) = (&event.progress, &event.node) {
                     let log = self.log.join("\n");
                     assert!(self.failed.insert(node.clone()), "{node} failed twice: {failure}\n{log}");
                 }

@@ -146,10 +146,10 @@ impl SimHarness {
                     self.requests.push(command);
                 }
                 Command::Report(event) => {
-                    self.counts = event.pool.as_ref().unwrap().counts;
+                    self.counts = event.state.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
-                    if let Progress::Held { node, .. } = &event.progress {
-                        self.canaries.retain(|canary| canary != node);
+                    if let Progress::Held { .. } = &event.progress {
+                        self.canaries.retain(|canary| Some(canary) != event.node.as_ref());
                     }
                 }
                 other => panic!("no change needs a drain: {other:?}"),

@@ -46,7 +46,7 @@ impl Pool {
         self.gate = StartGate::Soaking { until };
         self.wake(until);
         let until = self.now.time_at(until);
-        self.report(Progress::Soaking { pool: self.policy.name.clone(), until });
+        self.report(Progress::Soaking { until });
     }
 
     /// Replaces a canary by a node of the rest. If it was the last one and no node can start now, a held node is the canary:

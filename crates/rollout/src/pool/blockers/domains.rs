@@ -75,7 +75,7 @@ impl Pool {
         self.gate = StartGate::SoakingDomain { until };
         self.wake(until);
         let until = self.now.time_at(until);
-        self.report(Progress::DomainSoaking { pool: self.policy.name.clone(), until, next });
+        self.report(Progress::DomainSoaking { until, next });
     }
 
     /// The next domain with a pending node, and the number of pending nodes in it and in later ones.
@@ -117,7 +117,7 @@ impl Pool {
         self.interrupt_domain_soak();
         (self.starts.domains.begun, self.starts.domains.follows) = (position + 1, true);
         let nodes = self.nodes.pending_in(position);
-        self.report(Progress::DomainStarted { pool: self.policy.name.clone(), domain, nodes });
+        self.report(Progress::DomainStarted { domain, nodes });
     }
 
     /// Records that a node left its domain for the canaries. A domain without further nodes counts as begun.

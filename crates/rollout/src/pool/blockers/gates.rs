@@ -176,7 +176,7 @@ impl Pool {
         let is_over = until <= self.now.instant;
         if is_over && self.starts.gates.closed_at(Moment::Soak, self.now.instant).is_none() {
             if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
-                self.report(Progress::Soaked { pool: self.policy.name.clone() });
+                self.report(Progress::Soaked);
             }
         }
     }
@@ -219,10 +219,9 @@ impl Pool {
     }
 
     fn report_gate(&mut self, gate: GateName, why: Option<String>) {
-        let pool = self.policy.name.clone();
         self.report(match why {
-            Some(why) => Progress::GateClosed { pool, gate, why },
-            None => Progress::GateOpened { pool, gate },
+            Some(why) => Progress::GateClosed { gate, why },
+            None => Progress::GateOpened { gate },
         });
     }
 }

@@ -80,7 +80,8 @@ fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
 /// A rollout of one pool, driven step by step.
 struct Scenario {
     machine: Machine,
-    progress: Vec<Progress>,
+    /// Events, each with its node.
+    progress: Vec<(String, Progress)>,
     nodes: BTreeMap<String, Node>,
     target: ConfigSource,
 }
@@ -110,7 +111,7 @@ impl Scenario {
             sent.push(match command {
                 Command::MovePointer(pool, _) => format!("point {pool}"),
                 Command::Report(event) => {
-                    self.progress.push(event.progress);
+                    self.progress.push((event.node.map(|node| node.to_string()).unwrap_or_default(), event.progress));
                     continue;
                 }
                 Command::Assign(node, change) => format!("assign {node} {}", change.max_disruption),
@@ -204,8 +205,8 @@ impl Scenario {
     }
 
     fn waits(&self) -> Vec<String> {
-        let waiting = |progress: &Progress| match progress {
-            Progress::Waiting { node, waiting, .. } => Some(format!("{node}: {waiting}")),
+        let waiting = |(node, progress): &(String, Progress)| match progress {
+            Progress::Waiting { waiting } => Some(format!("{node}: {waiting}")),
             _ => None,
         };
         self.progress.iter().filter_map(waiting).collect()

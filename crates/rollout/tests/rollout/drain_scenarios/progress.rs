@@ -19,10 +19,10 @@ fn drain_reports_start_blocks_and_end_once() {
     assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), [""; 0]);
     assert_eq!(scenario.evicted("n1", "b", EvictionAnswer::Gone), ["volumes n1"]);
     scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
-    let of_drain = |progress: &Progress| match progress {
-        Progress::DrainStarted { node, pods, .. } => Some(format!("{node}: {pods} pods")),
-        Progress::DrainBlocked { node, pod, reason, .. } => Some(format!("{node}: {pod} {reason}")),
-        Progress::Drained { node, seconds, .. } => Some(format!("{node}: {seconds} s")),
+    let of_drain = |(node, progress): &(String, Progress)| match progress {
+        Progress::DrainStarted { pods } => Some(format!("{node}: {pods} pods")),
+        Progress::DrainBlocked { pod, reason } => Some(format!("{node}: {pod} {reason}")),
+        Progress::Drained { seconds } => Some(format!("{node}: {seconds} s")),
         _ => None,
     };
     let reported: Vec<String> = scenario.progress.iter().filter_map(of_drain).collect();

@@ -31,8 +31,8 @@ fn rolled_back(scenario: &mut Scenario, name: &str) -> Vec<String> {
 
 /// Nodes that stay on their target, each with the reason.
 fn stay(scenario: &Scenario) -> Vec<String> {
-    let failed = |progress: &Progress| match progress {
-        Progress::RollbackFailed { node, failure, .. } => Some(format!("{node} {failure}")),
+    let failed = |(node, progress): &(String, Progress)| match progress {
+        Progress::RollbackFailed { failure } => Some(format!("{node} {failure}")),
         _ => None,
     };
     scenario.progress.iter().filter_map(failed).collect()
@@ -215,7 +215,7 @@ fn refuse_drain(scenario: &mut Scenario, name: &str) -> Vec<String> {
 }
 
 fn failures(scenario: &Scenario) -> usize {
-    scenario.progress.iter().filter(|progress| matches!(progress, Progress::Failed { .. })).count()
+    scenario.progress.iter().filter(|(_, progress)| matches!(progress, Progress::Failed { .. })).count()
 }
 
 /// The failed node counts against the budget, although it is Ready.
@@ -338,7 +338,7 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
     assert_eq!(scenario.wait(300), [""; 0]);
     assert!(matches!(scenario.outcome("n1").end, End::Failed { rolled_back: false, .. }));
     let soaks = |scenario: &Scenario| {
-        let soaking = |progress: &&Progress| matches!(progress, Progress::DomainSoaking { .. });
+        let soaking = |event: &&(String, Progress)| matches!(event.1, Progress::DomainSoaking { .. });
         scenario.progress.iter().filter(soaking).count()
     };
     scenario.wait(60);

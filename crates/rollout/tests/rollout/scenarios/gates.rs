@@ -118,7 +118,7 @@ fn start_gate_that_does_not_pass_holds_the_pool() {
         let why = if blocks { "{job=\"a\"} is 5" } else { "unknown: no answer" };
         assert_eq!(scenario.held_by().unwrap(), format!("gate errors does not pass: {why}"));
         let why = HoldReason::Gate { gate: gate_name(), reason: why.to_owned() };
-        let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, hold: Hold { why, next: None } };
+        let held = Progress::PoolHeld { nodes: 3, hold: Hold { why, next: None } };
         assert_eq!(scenario.progress, [held]);
         // The hold is final for this run.
         assert!(scenario.fires(&[]).is_empty());

@@ -167,8 +167,9 @@ fn maintained_node_takes_budget_until_it_is_released() {
     assert!(scenario.see(maintained("n3")).is_empty());
     let why = Why::Maintained { by: Maintainer::Kured };
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: why.clone() });
-    let held = Progress::Held { pool: pool_name("a"), node: node_name("n3"), why };
+    let held = Progress::Held { why };
     assert_eq!(scenario.progress.last(), Some(&held), "the user learns why it does not start");
+    assert_eq!(scenario.subject, Some(node_name("n3")));
     // Not even when it is down or cordoned, as during a reboot.
     let down = Node { ready: Readiness::NotReady, cordoned: true, ..maintained("n3") };
     assert!(scenario.see(down).is_empty());

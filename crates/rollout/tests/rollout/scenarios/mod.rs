@@ -46,7 +46,8 @@ struct Scenario {
     cluster: Observed,
     machine: Machine,
     progress: Vec<Progress>,
-    /// State of the pool in the latest event.
+    /// Node and state of the pool in the latest event.
+    subject: Option<NodeName>,
     state: Option<PoolState>,
     rolled_back: Vec<NodeName>,
     /// Nodes whose pods are listed.
@@ -71,6 +72,7 @@ impl Scenario {
             desired,
             cluster,
             progress: Vec::new(),
+            subject: None,
             state: None,
             rolled_back: Vec::new(),
             lists: Vec::new(),
@@ -95,7 +97,7 @@ impl Scenario {
                 Command::ListPods(node) => self.lists.push(node.to_string()),
                 Command::Report(event) => {
                     self.progress.push(event.progress);
-                    self.state = event.pool;
+                    (self.subject, self.state) = (event.node, event.state);
                 }
                 other => panic!("no change needs a drain: {other:?}"),
             }

@@ -40,8 +40,8 @@ fn observe_previous_source(scenario: &mut Scenario, name: &str) {
     scenario.see(on(node(name, "a"), &old()));
 }
 
-fn rolled_back(name: &str) -> Progress {
-    Progress::RolledBack { pool: pool_name("a"), node: node_name(name), to: Some(old()) }
+fn rolled_back() -> Progress {
+    Progress::RolledBack { to: Some(old()) }
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn reports_rollback_once_when_watch_precedes_the_response() {
     observe_previous_source(&mut scenario, "n1");
     assert_eq!(scenario.end("n1"), End::RolledBack);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
-    assert_eq!(scenario.progress.iter().filter(|progress| **progress == rolled_back("n1")).count(), 1);
+    assert_eq!(scenario.progress.iter().filter(|progress| **progress == rolled_back()).count(), 1);
     assert!(scenario.machine.is_finished());
 }
 
@@ -209,8 +209,8 @@ fn nodes_on_smaller() -> Observed {
     cluster
 }
 
-fn not_rolled_back(name: &str) -> Progress {
-    Progress::NotRolledBack { pool: pool_name("a"), node: node_name(name), needs: Class::Drain }
+fn not_rolled_back() -> Progress {
+    Progress::NotRolledBack { needs: Class::Drain }
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn refuses_rollback_that_exceeds_allowed_disruption() {
         scenario.see(running("n1"));
         scenario.send(Input::RollBackAll(aborted()));
         assert_eq!(scenario.rolled_back.contains(&node_name("n1")), back);
-        assert_eq!(scenario.progress.contains(&not_rolled_back("n1")), !back, "{:?}", scenario.progress);
+        assert_eq!(scenario.progress.contains(&not_rolled_back()), !back, "{:?}", scenario.progress);
     }
 }
 
@@ -241,7 +241,7 @@ fn rolls_back_node_that_does_not_run_the_target_regardless_of_disruption() {
     let waiting = Node { source: Some(Scenario::target()), ..on(node("n1", "a"), &smaller_source()) };
     scenario.see(waiting);
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
-    assert!(!scenario.progress.contains(&not_rolled_back("n1")));
+    assert!(!scenario.progress.contains(&not_rolled_back()));
 }
 
 #[test]
@@ -273,10 +273,10 @@ fn reports_rollback_when_node_runs_previous_source() {
     let restarting = Node { source: Some(old()), ..on(node("n1", "a"), &Scenario::target()) };
     scenario.see(restarting);
     assert_eq!(scenario.end("n1"), End::InFlight);
-    assert!(!scenario.progress.contains(&rolled_back("n1")) && !scenario.machine.is_finished());
+    assert!(!scenario.progress.contains(&rolled_back()) && !scenario.machine.is_finished());
     observe_previous_source(&mut scenario, "n1");
     assert_eq!(scenario.end("n1"), End::RolledBack);
-    assert!(scenario.progress.contains(&rolled_back("n1")) && scenario.machine.is_finished());
+    assert!(scenario.progress.contains(&rolled_back()) && scenario.machine.is_finished());
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn moves_once_canaries_and_soak_have_passed() {
     scenario.wait(60);
     assert_eq!(scenario.pointed, [new_target()]);
     scenario.send(Input::PointerMoved(pool_a(), Ok(())));
-    let moved = Progress::PointerMoved { pool: pool_a(), config_map: Some(new_target()) };
+    let moved = Progress::PointerMoved { config_map: Some(new_target()) };
     assert!(scenario.progress.contains(&moved));
     scenario.converge("n2");
     scenario.converge("n3");
@@ -177,7 +177,7 @@ fn refused_move_is_reported_and_not_repeated() {
     scenario.converge("n3");
     assert_eq!(scenario.pointed.len(), 1);
     let error = "forbidden".to_owned();
-    let refused = Progress::PointerNotMoved { pool: pool_a(), config_map: Some(new_target()), error };
+    let refused = Progress::PointerNotMoved { config_map: Some(new_target()), error };
     assert!(scenario.progress.contains(&refused));
 }
 
@@ -214,7 +214,7 @@ fn pool_that_returns_restores_it() {
         }
         assert_eq!(scenario.pointed, [new_target(), before.config_map.clone()]);
         scenario.send(Input::PointerMoved(pool_a(), Ok(())));
-        let restored = Progress::PointerMoved { pool: pool_a(), config_map: Some(before.config_map.clone()) };
+        let restored = Progress::PointerMoved { config_map: Some(before.config_map.clone()) };
         assert!(scenario.progress.contains(&restored));
     }
 }

@@ -102,7 +102,7 @@ fn wait_ends_with_the_last_trial() {
     assert_eq!(scenario.state.as_ref().unwrap().trials_end, None, "the pool waits for another node");
     scenario.begin_trial("n2");
     let until = Some(at(KUBELET_TRIAL.as_secs()));
-    let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 2, until };
+    let awaiting = Progress::AwaitingTrials { nodes: 2, until };
     assert_eq!(scenario.progress.last(), Some(&awaiting));
     assert_eq!(scenario.state.as_ref().unwrap().trials_end, until);
     // A heartbeat during the trial.
@@ -224,7 +224,7 @@ fn each_stop_of_the_rollout_ends_the_wait_and_the_run_is_incomplete() {
         assert!(!scenario.machine.is_finished(), "a pause concerns further nodes only");
         scenario.send(Input::Stop(reason.clone()));
         assert!(scenario.machine.is_finished() && !scenario.is_complete(), "{reason}");
-        assert_eq!(scenario.progress.last(), Some(&Progress::Stopped { pool: pool_name("a"), reason: reason.clone() }));
+        assert_eq!(scenario.progress.last(), Some(&Progress::Stopped { reason: reason.clone() }));
         assert_eq!(scenario.stopped(), Some(reason));
         assert!(scenario.trial_of("n1").is_some());
         // The limit of the trial passes afterwards.
@@ -314,7 +314,7 @@ fn adopted_node_is_on_trial_of_its_own_config_map() {
     };
     let mut scenario = start(WAIT);
     assert!(scenario.trial_of("n1").is_some() && !scenario.machine.is_finished());
-    let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 1, until: None };
+    let awaiting = Progress::AwaitingTrials { nodes: 1, until: None };
     assert_eq!(scenario.progress, [awaiting]);
     scenario.see(on(node("n1", "a"), &other));
     assert!(scenario.machine.is_finished() && scenario.is_complete());
@@ -338,7 +338,7 @@ fn settled_nodes_are_announced_once_and_together() {
     scenario.see(settled("n1"));
     scenario.see(settled("n2"));
     scenario.send(Input::Start);
-    let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 2, until: None };
+    let awaiting = Progress::AwaitingTrials { nodes: 2, until: None };
     assert_eq!(scenario.progress, [awaiting]);
 }
 
@@ -363,7 +363,7 @@ fn wait_is_announced_until_the_latest_end() {
     scenario.see(ending("n1", 900));
     scenario.assigned("n2");
     scenario.see(ending("n2", 700));
-    let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 2, until: Some(at(900)) };
+    let awaiting = Progress::AwaitingTrials { nodes: 2, until: Some(at(900)) };
     assert_eq!(scenario.progress.last(), Some(&awaiting));
 }
 

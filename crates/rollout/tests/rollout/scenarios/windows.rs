@@ -55,7 +55,7 @@ fn no_node_starts_within_an_exclusion() {
     assert!(scenario.machine.outcome().is_complete());
     assert_eq!(held(&scenario), Some(freeze(3600)));
     assert_eq!(["n1", "n2", "n3"].map(|name| scenario.end(name)), [End::Held, End::Held, End::Held]);
-    let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, hold: freeze(3600) };
+    let held = Progress::PoolHeld { nodes: 3, hold: freeze(3600) };
     assert_eq!(scenario.progress, [held]);
 }
 
