@@ -116,7 +116,7 @@ impl RolloutSpans {
             Progress::DomainSoaking { .. } => self.note(event, "soaking after a domain"),
             Progress::DomainStarted { .. } => self.note(event, "domain started"),
             Progress::AwaitingTrials { .. } => self.note(event, "awaiting trials"),
-            Progress::TrialPassed { .. } => self.note(event, "trial passed"),
+            Progress::TrialPassed => self.note(event, "trial passed"),
             Progress::Stopped { reason } => {
                 if let Some(span) = event.pool.as_ref().and_then(|pool| self.pools.get(pool)) {
                     span.record("otel.status_code", "ERROR");
@@ -126,7 +126,7 @@ impl RolloutSpans {
             }
             Progress::PointerMoved { .. } => self.note(event, "pointer moved"),
             Progress::PointerNotMoved { .. } => self.note(event, "pointer not moved"),
-            Progress::MarkReleased { .. } => tracing::info!(target: TARGET, "mark of a drain released"),
+            Progress::MarkReleased => tracing::info!(target: TARGET, "mark of a drain released"),
             Progress::ContentHashesAdded { nodes } => {
                 tracing::info!(target: TARGET, nodes, "content hashes added");
             }

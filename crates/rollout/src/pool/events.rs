@@ -254,7 +254,7 @@ impl Pool {
             step.rollback_drain |= before.rollback_drain;
             **before = step;
         });
-        if !self.starts_now(id) {
+        if !self.may_go_on(id) {
             return;
         }
         match self.nodes[id].intent.needs_drain() && !self.nodes[id].is_marked() {

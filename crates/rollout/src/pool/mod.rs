@@ -89,7 +89,7 @@ struct Limits {
     drain: Duration,
     /// Time that a drained node must stay Ready before its release, and that pods have to become Ready again.
     settle: Duration,
-    /// Soak of the canaries, and of the pool for those that wait for it.
+    /// Soak of the canaries.
     soak: Duration,
     /// Soak between two domains.
     domain_soak: Duration,

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Pool;
-use super::blockers::MayStart;
 use super::node::{Node, Settling, Stage};
 use super::table::Id;
 use crate::outcome::{BeforeAfter, Recovery};
@@ -173,18 +172,13 @@ impl Pool {
                 let check = pods.map(|pods| PodCheck::after(PodsBefore::of(&pods))).unwrap_or_default();
                 self.nodes.update(id, |node| (node.stage, node.proof.pods) = (Stage::Waiting, check));
                 // Something may have changed since the list was requested.
-                if self.starts_now(id) {
+                if self.may_go_on(id) {
                     self.assign(id);
                 }
             }
             Stage::Settling(settling) => self.judge_pods(id, *settling, pods),
             _ => {}
         }
-    }
-
-    /// Reports whether nothing blocks a node whose turn had come before.
-    pub(super) fn starts_now(&self, id: Id) -> bool {
-        !self.is_closed() && self.nodes[id].place().is_some() && self.may_start(id) == MayStart::Yes
     }
 
     fn judge_pods(&mut self, id: Id, settling: Settling, pods: Result<Vec<Pod>, String>) {

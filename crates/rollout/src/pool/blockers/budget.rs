@@ -15,7 +15,7 @@ pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
     match is_free {
         true => MayStart::Yes,
         false if pool.awaits_other_pools() => MayStart::AfterOthers,
-        false => MayStart::AFTER_NODES,
+        false => MayStart::AfterNodes,
     }
 }
 

@@ -15,14 +15,14 @@ pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
         (StartGate::Soaking { until } | StartGate::SoakingDomain { until }, _) => MayStart::NotBefore(until),
         // The gate never opens without a canary that is held.
         (StartGate::Canaries, Wave::Rest) if pool.number(Count::CanariesHeld) > 0 => pool.held_with_others(),
-        (StartGate::Canaries, Wave::Rest) => MayStart::AFTER_NODES,
+        (StartGate::Canaries, Wave::Rest) => MayStart::AfterNodes,
     }
 }
 
 impl Pool {
-    /// MayStart on a node that waits for nodes which are held.
+    /// Answer about a node that waits for nodes which are held.
     pub(super) fn held_with_others(&self) -> MayStart {
-        self.starts.aside.clone().map_or(MayStart::AFTER_NODES, MayStart::Hold)
+        self.starts.aside.clone().map_or(MayStart::AfterNodes, MayStart::Hold)
     }
 
     /// Replaces canaries that prove nothing. Once every canary has converged, starts the soak time, or opens the gate.

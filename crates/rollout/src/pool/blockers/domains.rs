@@ -42,7 +42,7 @@ pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
         false => MayStart::Yes,
         // The present domain does not end.
         true if pool.number(Count::Aside) > 0 => pool.held_with_others(),
-        true => MayStart::AFTER_NODES,
+        true => MayStart::AfterNodes,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A blocker of a test, which holds every second node: what a new reason to wait costs.
 
-use super::MayStart;
+use super::{Asked, MayStart};
 use crate::outcome::End;
 use crate::pool::Pool;
 use crate::pool::node::Node;
@@ -29,7 +29,7 @@ fn blocker_holds_its_nodes_and_no_other() {
     let desired = desired([pool("a", 64, policy(4))]);
     let plan = make(&desired, &observed(names.map(|name| node(name, "a"))), &options()).expect("can be planned");
     let mut pool = Pool::new(&plan.fleet, &plan.pools[0], Mode::ASSIGN);
-    pool.starts.blockers.push(may_start);
+    pool.starts.blockers.push((may_start, Asked::Again));
     let assigned: Vec<String> = pool
         .step(Now::START, Pool::start)
         .into_iter()

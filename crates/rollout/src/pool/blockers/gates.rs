@@ -120,7 +120,7 @@ pub(super) fn may_start(pool: &Pool, _: &Node) -> MayStart {
     if pool.starts.has_started {
         // The gate's patience, and the age of its answer, have timers of their own.
         let closed = gates.closed_at(Moment::Node, now);
-        return closed.map_or(MayStart::Yes, |run| MayStart::NotBefore(now.after(run.patience)));
+        return if closed.is_some() { MayStart::AfterOthers } else { MayStart::Yes };
     }
     let unanswered = gates.gates.iter().find(|run| run.answer.is_none());
     let Some(closed) = gates.closed_at(Moment::Start, now).or(unanswered) else { return MayStart::Yes };
@@ -174,10 +174,11 @@ impl Pool {
         let Some(until) = self.gate.soaks_until() else { return };
         self.wake(until);
         let is_over = until <= self.now.instant;
-        if is_over && self.starts.gates.closed_at(Moment::Soak, self.now.instant).is_none() {
-            if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
-                self.report(Progress::Soaked);
-            }
+        if !is_over || self.starts.gates.closed_at(Moment::Soak, self.now.instant).is_some() {
+            return;
+        }
+        if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
+            self.report(Progress::Soaked);
         }
     }
 

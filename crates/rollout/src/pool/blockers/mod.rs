@@ -1,5 +1,5 @@
 //! What may keep a pending node from starting: a list of blockers, each in a file of its own. A new reason to wait is a new
-//! file and a line in [`BLOCKERS`].
+//! file and a line in [`BLOCKERS`], which tells whether it is asked again before the assignment.
 
 use self::domains::Domains;
 use self::gates::Gates;
@@ -29,38 +29,46 @@ mod every_second;
 pub(crate) enum MayStart {
     /// The node may start.
     Yes,
-    /// Not before this moment. [`Instant::NEVER`]: not before other nodes of the pool get ahead.
+    /// Not before other nodes of the pool get ahead. A pool whose nodes all wait for that has stalled.
+    AfterNodes,
+    /// Not before this moment.
     NotBefore(Instant),
-    /// Not before other pools get ahead.
+    /// Other pools or gates decide when.
     AfterOthers,
     /// The node does not start in this run.
     Hold(Hold),
 }
 
-impl MayStart {
-    /// Not before other nodes of the pool get ahead.
-    const AFTER_NODES: Self = Self::NotBefore(Instant::NEVER);
-}
-
-/// Reports whether a node may start now.
+/// Tells whether a node may start now.
 type Blocker = fn(&Pool, &Node) -> MayStart;
 
-/// All blockers, in the order in which they are asked. The first answer but [`MayStart::Yes`] counts.
-pub(super) const BLOCKERS: &[Blocker] = &[
-    order::may_start,
-    canaries::may_start,
-    domains::may_start,
-    requests::may_start,
-    gates::may_start,
-    windows::may_start,
-    budget::may_start,
+/// When a blocker is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Only when a node leaves the queue. Its own start must not block it later.
+    AtStart,
+    /// Again right before the assignment: the list of its pods, or a conflict, lies between.
+    Again,
+}
+
+/// All blockers, in the order in which they are asked. The first answer but [`MayStart::Yes`] counts. A hold is final for the
+/// run, so that gates and windows are asked only about nodes whose turn has come, and before the budget, which may delay
+/// them for long.
+const BLOCKERS: [(Blocker, Asked); 7] = [
+    (order::may_start, Asked::Again),
+    (canaries::may_start, Asked::Again),
+    (domains::may_start, Asked::Again),
+    (requests::may_start, Asked::AtStart),
+    (gates::may_start, Asked::Again),
+    (windows::may_start, Asked::Again),
+    (budget::may_start, Asked::Again),
 ];
 
 /// State of the blockers of a pool.
 #[derive(Debug)]
 pub(super) struct Starts {
     /// The blockers of the pool.
-    blockers: Vec<Blocker>,
+    blockers: Vec<(Blocker, Asked)>,
     /// Whether the turn of the pool among the others has come.
     pub(super) turn: MayStart,
     pub(super) room: Room,
@@ -111,7 +119,7 @@ impl Pool {
         self.advance_domains();
         let (mut after, mut is_stalled) = (None, self.number(Count::InFlight) == 0);
         while let Some((place, id)) = self.nodes.next_after(after) {
-            match self.may_start(id) {
+            match self.may_start(id, Asked::AtStart) {
                 MayStart::Yes => {
                     is_stalled = false;
                     self.start_node(id);
@@ -123,11 +131,11 @@ impl Pool {
                     after = None;
                     continue;
                 }
-                MayStart::NotBefore(at) if at < Instant::NEVER => {
+                MayStart::AfterNodes => {}
+                MayStart::NotBefore(at) => {
                     is_stalled = false;
                     self.wake(at);
                 }
-                MayStart::NotBefore(_) => {}
                 MayStart::AfterOthers => is_stalled = false,
             }
             after = Some(place);
@@ -142,14 +150,22 @@ impl Pool {
         }
     }
 
-    /// Reports whether a pending node may start now. A node that points at its target already is in transition.
-    pub(super) fn may_start(&self, id: Id) -> MayStart {
+    /// The first answer about a pending node that blocks it. A node that points at its target already is in transition.
+    fn may_start(&self, id: Id, asked: Asked) -> MayStart {
         let node = &self.nodes[id];
         if node.place().is_some_and(|place| place.need == Need::Nothing) {
             return MayStart::Yes;
         }
-        let mut answers = self.starts.blockers.iter().map(|may_start| may_start(self, node));
+        let blockers = self.starts.blockers.iter().filter(|(_, when)| *when == Asked::Again || asked == Asked::AtStart);
+        let mut answers = blockers.map(|(may_start, _)| may_start(self, node));
         answers.find(|answer| *answer != MayStart::Yes).unwrap_or(MayStart::Yes)
+    }
+
+    /// Reports whether nothing blocks a node any more that has left the queue, and waits again because its assignment was
+    /// delayed.
+    pub(super) fn may_go_on(&self, id: Id) -> bool {
+        let is_waiting = !self.is_closed() && self.nodes[id].place().is_some();
+        is_waiting && self.may_start(id, Asked::Again) == MayStart::Yes
     }
 
     /// Lets a node wait for the next run.
