@@ -87,7 +87,7 @@ impl SimHarness {
                     self.moving.push_back((name, true));
                 }
                 Command::Report(event) => {
-                    if matches!(event.progress, Progress::Soaked { .. }) {
+                    if matches!(event.progress, Progress::Soaked) {
                         assert!(self.passes(Moment::Soak), "the soak ends although its gate is {:?}", self.answer);
                     }
                 }

@@ -1,5 +1,7 @@
 //! Scenarios and properties of the state machine of a rollout, without a cluster.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::Plan;

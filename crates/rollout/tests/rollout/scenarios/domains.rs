@@ -29,7 +29,7 @@ fn told(scenario: &Scenario) -> Vec<String> {
     let tell = |progress: &Progress| match progress {
         Progress::DomainStarted { domain, nodes, .. } => Some(format!("{domain} {nodes}")),
         Progress::DomainSoaking { next, .. } => Some(format!("then {next}")),
-        Progress::Soaked { .. } => Some("soaked".to_owned()),
+        Progress::Soaked => Some("soaked".to_owned()),
         _ => None,
     };
     scenario.progress.iter().filter_map(tell).collect()

@@ -53,7 +53,7 @@ impl Scenario {
     fn trial_events(&self) -> (usize, usize) {
         let count = |of: fn(&Progress) -> bool| self.progress.iter().filter(|progress| of(progress)).count();
         let awaiting = count(|progress| matches!(progress, Progress::AwaitingTrials { .. }));
-        (awaiting, count(|progress| matches!(progress, Progress::TrialPassed { .. })))
+        (awaiting, count(|progress| matches!(progress, Progress::TrialPassed)))
     }
 
     fn is_complete(&self) -> bool {
