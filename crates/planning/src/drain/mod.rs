@@ -1,7 +1,7 @@
-//! Drain of a node: which pods are evicted, and in which order, until a change that needs a drained node may start.
+//! Drain of a node: which pods are evicted until a change that needs a drained node may start.
 //!
-//! [`pods`] decides about single pods. [`evictions`] is the state machine of one node. The rollout of its pool decides
-//! when the node is marked, assigned and released. [`forecast`] shows reviewers what the evictions would do.
+//! [`pods`] decides about single pods. The rollout of the node's pool marks the node, evicts the pods, and releases it.
+//! [`forecast`] shows reviewers what the evictions would do.
 
 use std::fmt;
 use std::time::Duration;
