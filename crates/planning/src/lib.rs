@@ -1,4 +1,4 @@
-//! Pure core of nodecfg: desired state, plan and rollout as functions of values.
+//! Pure core of nodecfg: desired state, plan and convergence as functions of values.
 //!
 //! - [`snapshot`]: files of one revision.
 //! - [`desired`]: configuration that these files request.
