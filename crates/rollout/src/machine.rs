@@ -144,44 +144,26 @@ impl Machine {
         }
     }
 
-    /// Tells the pools that wait for others whether their turn has come.
+    /// Tells the pools that wait for others whether their turn has come, until that tells none anything new.
     fn advance_order(&mut self, now: Now, commands: &mut Vec<Command>) {
-        let mut is_news = true;
-        while std::mem::take(&mut is_news) {
-            for name in self.waiting.clone() {
-                let Some(turn) = self.turn_of(&name, now.instant) else { continue };
-                if self.pools.get(&name).is_some_and(|pool| *pool.told() != turn) {
-                    is_news = true;
-                    if turn == MayStart::Yes {
-                        self.waiting.remove(&name);
-                    }
-                    self.on_pool(&name, now, commands, |pool| pool.tell(turn));
+        loop {
+            let Self { pools, earlier, waiting, .. } = self;
+            let news = |name: &PoolName| {
+                let pool = pools.get(name)?;
+                let turn = turn_of(pool, pools, earlier, now.instant)?;
+                (*pool.told() != turn).then(|| (name.clone(), turn))
+            };
+            let news: Vec<(PoolName, MayStart)> = waiting.iter().filter_map(news).collect();
+            if news.is_empty() {
+                return;
+            }
+            for (name, turn) in news {
+                if turn == MayStart::Yes {
+                    self.waiting.remove(&name);
                 }
+                self.on_pool(&name, now, commands, |pool| pool.tell(turn));
             }
         }
-    }
-
-    /// Whether the turn of a pool has come. `None`: it waits for none.
-    fn turn_of(&mut self, name: &PoolName, now: Instant) -> Option<MayStart> {
-        let pool = self.pools.get(name)?;
-        let mut begins = now;
-        let mut turn = MayStart::Yes;
-        for first in pool.waits_for()? {
-            // A pool without nodes has nothing to wait for.
-            let Some(other) = self.pools.get(first) else { continue };
-            match self.earlier.wait(first, other, now) {
-                Wait::Ended => {
-                    let why = HoldReason::Pool { pool: first.clone() };
-                    return Some(MayStart::Hold(Hold { why, next: None }));
-                }
-                Wait::Running { ends: None } if turn == MayStart::Yes => turn = MayStart::AfterOthers,
-                Wait::Running { ends: None } => {}
-                Wait::Running { ends: Some(ends) } => turn = MayStart::NotBefore(ends),
-                Wait::Soaking { until } if !pool.has_begun() => begins = begins.max(until),
-                Wait::Soaking { .. } => {}
-            }
-        }
-        Some(if turn == MayStart::Yes && begins > now { MayStart::NotBefore(begins) } else { turn })
     }
 
     /// Whether each pool starts nodes, waits, is held or stops, right after [`Input::Start`].
@@ -269,6 +251,33 @@ impl StateMachine for Machine {
     fn outcome(&self) -> Outcome {
         Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
     }
+}
+
+/// Whether the turn of a pool has come. `None`: it waits for none.
+fn turn_of(
+    pool: &Pool,
+    pools: &BTreeMap<PoolName, Pool>,
+    earlier: &mut EarlierPools,
+    now: Instant,
+) -> Option<MayStart> {
+    let mut begins = now;
+    let mut turn = MayStart::Yes;
+    for first in pool.waits_for()? {
+        // A pool without nodes has nothing to wait for.
+        let Some(other) = pools.get(first) else { continue };
+        match earlier.wait(first, other, now) {
+            Wait::Ended => {
+                let why = HoldReason::Pool { pool: first.clone() };
+                return Some(MayStart::Hold(Hold { why, next: None }));
+            }
+            Wait::Running { ends: None } if turn == MayStart::Yes => turn = MayStart::AfterOthers,
+            Wait::Running { ends: None } => {}
+            Wait::Running { ends: Some(ends) } => turn = MayStart::NotBefore(ends),
+            Wait::Soaking { until } if !pool.has_begun() => begins = begins.max(until),
+            Wait::Soaking { .. } => {}
+        }
+    }
+    Some(if turn == MayStart::Yes && begins > now { MayStart::NotBefore(begins) } else { turn })
 }
 
 /// What the limit of all pools leaves to a pool that uses this part of it.
