@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::Machine;
+use super::{Machine, aborted, paused};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{DrainMark, EvictionAnswer, Maintainer, Node, Observed, Pod, Readiness};
@@ -373,11 +373,10 @@ impl SimHarness {
             (SimEvent::StepClock(seconds), _) => self.machine.now = self.machine.now.stepped(seconds),
             (SimEvent::Interrupt, _) => self.send(Input::Stop(StopReason::Interrupted)),
             (SimEvent::RollBackAll, _) => {
-                self.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+                self.send(Input::RollBackAll(aborted()));
             }
             (SimEvent::Pause, _) => {
-                let reason = StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
-                self.send(Input::StopPool(pool_name("a"), reason));
+                self.send(Input::StopPool(pool_name("a"), paused()));
             }
             (_, None) => {}
         }

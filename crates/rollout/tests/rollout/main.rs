@@ -5,9 +5,9 @@
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::Plan;
-use nodecfg_rollout::Outcome;
 use nodecfg_rollout::machine::{self, Command, Input, Mode, StateMachine};
 use nodecfg_rollout::verify::Verify;
+use nodecfg_rollout::{Outcome, StopReason};
 
 mod domain_oracle;
 mod drain_properties;
@@ -16,6 +16,14 @@ mod gate_properties;
 mod pool_order;
 mod properties;
 mod scenarios;
+
+fn aborted() -> StopReason {
+    StopReason::Aborted { by: "ada".to_owned(), reason: None }
+}
+
+fn paused() -> StopReason {
+    StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() }
+}
 
 /// A machine and its clocks, which tests drive.
 struct Machine {

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::Machine;
 use super::domain_oracle::DomainOracle;
+use super::{Machine, aborted, paused};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection, UnreadableField};
 use nodecfg_contract::{ConfigSource, error_text};
@@ -333,14 +333,10 @@ impl SimHarness {
             SimEvent::StepClock(seconds) => self.machine.now = self.machine.now.stepped(seconds),
             SimEvent::Interrupt => self.send(Input::Stop(nodecfg_rollout::StopReason::Interrupted)),
             SimEvent::RollBackAll => {
-                self.send(Input::RollBackAll(nodecfg_rollout::StopReason::Aborted {
-                    by: "ada".to_owned(),
-                    reason: None,
-                }));
+                self.send(Input::RollBackAll(aborted()));
             }
             SimEvent::Pause => {
-                let reason = nodecfg_rollout::StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
-                self.send(Input::StopPool(pool_name("a"), reason));
+                self.send(Input::StopPool(pool_name("a"), paused()));
             }
         }
     }

@@ -210,9 +210,8 @@ fn refused_second_mark_leaves_the_first() {
     scenario.wait(300);
     scenario.send(Input::Released(node_name("n1"), Err("forbidden".to_owned())));
     assert!(scenario.outcome("n1").marked);
-    let aborted = StopReason::Aborted { by: "ada".to_owned(), reason: None };
     scenario.observe("n1", |node| on(node, &source(NEW)));
-    assert_eq!(scenario.send(Input::RollBackAll(aborted)), ["mark n1"]);
+    assert_eq!(scenario.send(Input::RollBackAll(crate::aborted())), ["mark n1"]);
     scenario.send(Input::Marked(node_name("n1"), Err("forbidden".to_owned())));
     assert!(scenario.outcome("n1").marked);
 }

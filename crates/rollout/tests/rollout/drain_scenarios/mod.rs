@@ -475,8 +475,7 @@ fn released_canary_is_drained_again_before_its_rollback() {
     assert_eq!(scenario.wait(30), ["release n1"]);
     scenario.send(Input::Released(node_name("n1"), Ok(())));
     scenario.observe("n1", |node| Node { drain_mark: None, ..node });
-    let aborted = StopReason::Aborted { by: "ada".to_owned(), reason: None };
-    assert_eq!(scenario.send(Input::RollBackAll(aborted)), ["mark n1"]);
+    assert_eq!(scenario.send(Input::RollBackAll(crate::aborted())), ["mark n1"]);
     scenario.marked("n1");
     assert_eq!(scenario.pods("n1", [pod("a")]), ["evict n1 a"]);
     assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), ["volumes n1"]);

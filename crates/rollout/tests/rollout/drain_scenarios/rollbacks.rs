@@ -6,7 +6,7 @@ use nodecfg_planning::desired::NodeOrder;
 use nodecfg_planning::plan::fixtures::{ZONE, in_zone};
 
 fn aborted() -> Input {
-    Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None })
+    Input::RollBackAll(crate::aborted())
 }
 
 /// Two released canaries that soak, and a node that waits for them.
@@ -354,11 +354,10 @@ fn stop_that_drains_a_node_for_its_rollback_is_reported() {
     scenario.assigned("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     scenario.wait(30);
-    let aborted = || StopReason::Aborted { by: "ada".to_owned(), reason: None };
-    scenario.send(Input::RollBackAll(aborted()));
+    scenario.send(aborted());
     assert_eq!(scenario.end_release("n1"), ["mark n1"], "it had not converged when the operator ordered it");
     let outcome = scenario.machine.outcome();
-    assert_eq!(outcome.pools[&pool_name("a")].stopped, Some(aborted()));
+    assert_eq!(outcome.pools[&pool_name("a")].stopped, Some(crate::aborted()));
 }
 
 /// A node on its way back needs its mark no more than one that has been assigned.

@@ -267,10 +267,7 @@ fn held_nodes_start_with_a_canary() {
 
 #[test]
 fn stop_keeps_held_nodes_from_starting_when_nothing_else_is_left() {
-    let stops = [
-        Input::Stop(StopReason::Interrupted),
-        Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }),
-    ];
+    let stops = [Input::Stop(StopReason::Interrupted), Input::RollBackAll(crate::aborted())];
     for stop in stops {
         let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
         assert_eq!(scenario.send(Input::Start), ["n1"]);

@@ -186,12 +186,11 @@ fn upgrades_abort_to_rollback() {
 fn pause_stops_only_its_pool() {
     let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
     scenario.send(Input::Start);
-    let paused = || StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
-    scenario.send(Input::StopPool(pool_name("b"), paused()));
+    scenario.send(Input::StopPool(pool_name("b"), crate::paused()));
     assert_eq!(scenario.converge("n1"), ["n2"], "another pool's");
-    scenario.send(Input::StopPool(pool_name("a"), paused()));
+    scenario.send(Input::StopPool(pool_name("a"), crate::paused()));
     assert!(scenario.converge("n2").is_empty());
-    assert_eq!((scenario.stopped(), scenario.end("n3")), (Some(paused()), End::NotStarted));
+    assert_eq!((scenario.stopped(), scenario.end("n3")), (Some(crate::paused()), End::NotStarted));
     assert!(scenario.machine.is_finished());
 }
 

@@ -365,7 +365,7 @@ fn failed_canary_stops_the_pool_and_is_rolled_back() {
 fn abort_with_rollback_returns_a_node_whose_pods_are_checked() {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a")]);
-    scenario.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+    scenario.send(Input::RollBackAll(crate::aborted()));
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
     scenario.see(node("n1", "a"));

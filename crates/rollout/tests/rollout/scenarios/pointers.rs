@@ -276,7 +276,7 @@ fn abort_before_the_proof_leaves_it() {
     let mut scenario = Scenario::of(desired, cluster, ASSIGN);
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    scenario.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+    scenario.send(Input::RollBackAll(crate::aborted()));
     scenario.see_on_target("n1");
     assert_eq!((scenario.end("n1"), scenario.rolled_back.len()), (End::Converged, 0));
     assert!(scenario.pointed.is_empty());

@@ -214,13 +214,12 @@ fn waiting() -> Scenario {
 fn each_stop_of_the_rollout_ends_the_wait_and_the_run_is_incomplete() {
     for reason in [
         StopReason::Interrupted,
-        StopReason::Aborted { by: "ada".to_owned(), reason: None },
+        crate::aborted(),
         StopReason::LockLost,
         StopReason::ClusterFailed { error: "gone".to_owned() },
     ] {
         let mut scenario = waiting();
-        let paused = StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
-        scenario.send(Input::StopPool(pool_name("a"), paused));
+        scenario.send(Input::StopPool(pool_name("a"), crate::paused()));
         assert!(!scenario.machine.is_finished(), "a pause concerns further nodes only");
         scenario.send(Input::Stop(reason.clone()));
         assert!(scenario.machine.is_finished() && !scenario.is_complete(), "{reason}");
