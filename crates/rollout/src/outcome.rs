@@ -196,6 +196,16 @@ impl End {
         }
     }
 
+    /// Reports whether the node runs its target, by its own transition or since before the rollout.
+    #[must_use]
+    pub fn runs_target(&self) -> bool {
+        match self {
+            Self::Converged => true,
+            Self::LeftAlone { why } => why.runs_target(),
+            _ => false,
+        }
+    }
+
     /// Reports whether no work is left for the node. A skipped node, for example of a paused pool, counts as
     /// good, and so does a held one.
     #[must_use]

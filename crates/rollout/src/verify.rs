@@ -83,9 +83,7 @@ impl Watched {
     }
 
     fn runs_target(&self) -> bool {
-        let runs =
-            |end: &End| matches!(end, End::Converged | End::LeftAlone { why: Why::Converged | Why::Adopted { .. } });
-        self.end.as_ref().is_some_and(|(end, _)| runs(end))
+        self.end.as_ref().is_some_and(|(end, _)| end.runs_target())
     }
 
     fn current_trial(&self) -> Option<Trial> {

@@ -17,7 +17,7 @@ use nodecfg_contract::observed::{Node, Observed, OverriddenValue, OwnValue, Proo
 use nodecfg_contract::printable::at_most;
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, is_accepted};
 use nodecfg_planning::desired::{Desired, PoolTarget, Rendered};
-use nodecfg_planning::plan::{Why, known_minor, sample};
+use nodecfg_planning::plan::{known_minor, sample};
 
 /// Kubelets that are asked at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +59,7 @@ fn is_unproven(node: &Node) -> bool {
 }
 
 fn runs_its_target(node: &NodeOutcome) -> bool {
-    let has_converged =
-        matches!(node.end, End::Converged | End::LeftAlone { why: Why::Converged | Why::Adopted { .. } });
-    has_converged && matches!(node.to, Target::Source(_))
+    node.end.runs_target() && matches!(node.to, Target::Source(_))
 }
 
 /// Fails the nodes whose kubelets answer with other values than the reviewed ones, without those that the pool accepts. The

@@ -347,6 +347,12 @@ impl Why {
         }
     }
 
+    /// Reports whether the node runs the target of its pool, by the name of the target or by its content.
+    #[must_use]
+    pub const fn runs_target(&self) -> bool {
+        matches!(self, Self::Converged | Self::Adopted { .. })
+    }
+
     /// Reports whether the reason is a state of the node that may end during a rollout.
     #[must_use]
     pub fn may_end(&self) -> bool {

@@ -6,7 +6,7 @@
 use super::evidence;
 use super::problem::Problem;
 use super::required_config_maps::pool_placement;
-use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, Why};
+use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -203,7 +203,7 @@ fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let wanted = plan.policy.canaries();
     let runs_target = |left: &&LeftAlone| {
         let proves = observed.nodes.get(&left.node).is_some_and(evidence::proves);
-        !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }) && proves
+        !left.unavailable && left.why.runs_target() && proves
     };
     let may_prove = || plan.steps().any(|step| evidence::may_prove(step, observed));
     match has_canaries {

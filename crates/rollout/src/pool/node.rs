@@ -306,9 +306,7 @@ impl Node {
 
     /// Reports whether the node runs its target, by its own transition or since before the rollout.
     pub(super) fn is_on_target(&self) -> bool {
-        let runs =
-            |end: &End| matches!(end, End::Converged | End::LeftAlone { why: Why::Converged | Why::Adopted { .. } });
-        self.end().is_some_and(runs)
+        self.end().is_some_and(End::runs_target)
     }
 
     /// Reports whether the node converged in this rollout and is not Ready any more.
@@ -321,7 +319,7 @@ impl Node {
         self.trial.filter(|_| self.is_on_target()).map(|run| run.trial)
     }
 
-    /// Reports whether the node points at its goal and that is what it had before.
+    /// Reports whether the goal of the node is what it had before its assignment.
     pub(super) fn goes_back(&self) -> bool {
         matches!(self.goal, Goal::Previous(_))
     }

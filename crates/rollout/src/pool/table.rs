@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 
 use super::drain::Draining;
-use super::node::{Mark, Node, Place, Stage, Wave};
+use super::node::{Node, Place, Stage, Wave};
 use crate::outcome::End;
 use crate::progress::NodeCounts;
 use nodecfg_planning::instant::Instant;
@@ -137,7 +137,7 @@ impl Derived {
         Self {
             counts: counts.fold(0, |bits, count| bits | count.bit()),
             place: node.place(),
-            is_marked: !matches!(node.mark, Mark::None | Mark::Left),
+            is_marked: node.is_marked(),
             is_canary: node.wave == Wave::Canary,
         }
     }
@@ -157,7 +157,7 @@ pub(crate) struct Nodes {
     order: BTreeSet<(Place, Id)>,
     /// Number of pending nodes of the rest by domain.
     domains: BTreeMap<usize, usize>,
-    /// Nodes whose mark was requested and not released.
+    /// Marked nodes.
     marked: BTreeSet<Id>,
     canaries: BTreeSet<Id>,
     /// Times at which a node needs attention. A node may need none by then.

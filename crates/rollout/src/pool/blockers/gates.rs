@@ -17,7 +17,7 @@ use nodecfg_contract::names::GateName;
 use nodecfg_planning::gates::{Gate, Moment};
 use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::{Action, PoolPlan, Why};
+use nodecfg_planning::plan::{Action, PoolPlan};
 
 /// Time after which a pool whose gates have no answer yet is held.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ impl Gates {
             known: KnownSeries::default(),
             closed: None,
         };
-        let on_target = plan.left_alone.iter().any(|left| matches!(left.why, Why::Converged | Why::Adopted { .. }))
+        let on_target = plan.left_alone.iter().any(|left| left.why.runs_target())
             || plan.steps().any(|step| matches!(step.action, Action::Await { .. }));
         Self {
             gates: gates.map(run).collect(),

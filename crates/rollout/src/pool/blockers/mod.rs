@@ -101,9 +101,7 @@ impl Starts {
             has_started: false,
         }
     }
-}
 
-impl Starts {
     /// Looks at the clock.
     pub(super) fn look(&mut self, now: Now) {
         self.windows.look(now);
