@@ -11,10 +11,9 @@ use nodecfg_rollout::{Outcome, StopReason};
 
 mod domain_oracle;
 mod drain_properties;
-mod drain_scenarios;
 mod gate_properties;
-mod pool_order;
 mod properties;
+mod scenario;
 mod scenarios;
 
 fn aborted() -> StopReason {

@@ -36,13 +36,13 @@ fn about(name: &str) -> Vec<Input> {
     ]
 }
 
-fn rollout() -> Scenario {
-    Scenario::new(three(), RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN)
+fn soaking() -> Scenario {
+    rollout(three(), RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN)
 }
 
 #[test]
 fn unknown_nodes_and_pools_change_nothing() {
-    let mut scenario = rollout();
+    let mut scenario = soaking();
     scenario.send(Input::Start);
     let before = scenario.machine.outcome();
     let pool = pool_name("z");
@@ -51,7 +51,7 @@ fn unknown_nodes_and_pools_change_nothing() {
         assert!(scenario.send(input.clone()).is_empty(), "{input:?}");
         assert_eq!(scenario.machine.outcome(), before, "{input:?}");
     }
-    assert!(scenario.progress.is_empty());
+    assert_eq!(scenario.progress().count(), 0);
 }
 
 /// An answer counts once, and only to a request that is open. A node that has not started has none.
@@ -60,7 +60,7 @@ fn answers_without_a_request_change_nothing() {
     let is_answer = |input: &Input| {
         !matches!(input, Input::Observed(_) | Input::Unselected(_) | Input::Gone(_) | Input::Changed(_, None))
     };
-    let mut scenario = rollout();
+    let mut scenario = soaking();
     scenario.send(Input::Start);
     scenario.converge("n1");
     // `n1` has converged, and `n2` waits for the end of the soak.
@@ -71,24 +71,24 @@ fn answers_without_a_request_change_nothing() {
             assert_eq!(scenario.machine.outcome(), before, "{input:?}");
         }
     }
-    assert_eq!(scenario.wait(60), ["n2"]);
+    assert_eq!(scenario.wait(60), ["assign n2"]);
 }
 
 #[test]
 fn inputs_before_the_start_start_nothing() {
-    let mut scenario = rollout();
+    let mut scenario = soaking();
     for input in about("n2").into_iter().chain([Input::Tick]) {
         assert!(scenario.send(input.clone()).is_empty(), "{input:?}");
     }
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     assert!(scenario.converge("n1").is_empty());
-    assert_eq!(scenario.wait(60), ["n3"], "n2 has left the cluster");
+    assert_eq!(scenario.wait(60), ["assign n3"], "n2 has left the cluster");
 }
 
 #[test]
 fn second_start_starts_no_further_node() {
-    let mut scenario = rollout();
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = soaking();
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     assert!(scenario.send(Input::Start).is_empty());
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((1, 1)));
 }
@@ -96,9 +96,9 @@ fn second_start_starts_no_further_node() {
 /// A node that left the cluster and came back under its name is another node: its answers are late.
 #[test]
 fn recreated_node_is_not_assigned_again() {
-    let mut scenario = rollout();
+    let mut scenario = soaking();
     scenario.send(Input::Start);
-    assert_eq!(scenario.send(Input::Gone(node_name("n1"))), ["n2"], "n2 is the canary now");
+    assert_eq!(scenario.send(Input::Gone(node_name("n1"))), ["assign n2"], "n2 is the canary now");
     scenario.see(node("n1", "a"));
     assert_eq!(scenario.end("n1"), End::Changed { to: None });
     for input in [Input::Assigned(node_name("n1")), Input::Gone(node_name("n1")), Input::Gone(node_name("n1"))] {
@@ -106,13 +106,13 @@ fn recreated_node_is_not_assigned_again() {
     }
     assert_eq!(scenario.end("n1"), End::Gone);
     assert!(scenario.converge("n2").is_empty());
-    assert_eq!(scenario.wait(60), ["n3"]);
+    assert_eq!(scenario.wait(60), ["assign n3"]);
 }
 
 /// A clock that goes back lengthens a wait, and ends none early.
 #[test]
 fn clock_of_limits_that_goes_back_ends_nothing_early() {
-    let mut scenario = rollout();
+    let mut scenario = soaking();
     scenario.wait(100);
     scenario.send(Input::Start);
     scenario.assigned("n1");

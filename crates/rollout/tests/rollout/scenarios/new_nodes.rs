@@ -23,7 +23,7 @@ fn joined(name: &str, seconds: i64) -> Node {
 
 /// A run that has seen these nodes.
 fn run(nodes: &[Node], mode: Mode) -> Scenario {
-    let mut scenario = Scenario::new(nodes.to_vec(), policy(1), mode);
+    let mut scenario = rollout(nodes.to_vec(), policy(1), mode);
     scenario.machine.now.time = start();
     scenario.send(Input::Start);
     for node in nodes {
@@ -44,7 +44,7 @@ fn timed_out(waiting: Waiting) -> End {
 fn recent_node_is_not_awaited() {
     let scenario = run(&[joined("n1", 599)], VERIFY);
     assert_eq!(scenario.end("n1"), new(599));
-    assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished() && scenario.is_complete());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn old_node_fails_at_the_time_limit_with_its_age() {
     scenario.wait(30);
     let since = start() - SignedDuration::from_secs(600);
     assert_eq!(scenario.end("n1"), timed_out(Waiting::NeverAssigned { joined: since, age_seconds: 630 }));
-    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished() && !scenario.is_complete());
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn new_nodes_are_awaited_by_default() {
     assert_eq!(scenario.end("n1"), End::InFlight);
     scenario.wait(30);
     assert_eq!(scenario.end("n1"), timed_out(Waiting::NotAssigned));
-    let mut assigning = Scenario::new([joined("n1", 10)], policy(1), Mode { assign: true, ..VERIFY });
+    let mut assigning = rollout([joined("n1", 10)], policy(1), Mode { assign: true, ..VERIFY });
     assigning.machine.now.time = start();
-    assert_eq!(assigning.send(Input::Start), ["n1"], "a sync assigns new nodes");
+    assert_eq!(assigning.send(Input::Start), ["assign n1"], "a sync assigns new nodes");
     assigning.see(joined("n1", 10));
     assert_ne!(assigning.end("n1"), new(10));
 }
@@ -108,15 +108,15 @@ fn no_sync(waiting: Waiting) -> End {
 fn unassigned_nodes_fail_at_once_when_no_sync_runs() {
     let mode = Mode { new_nodes_within: None, ..VERIFY };
     let mut scenario = run(&[node("n1", "a"), node("n2", "a"), joined("n3", 10)], mode);
-    scenario.see(Node { source: Some(Scenario::target()), ..node("n2", "a") });
+    scenario.see(Node { source: Some(target()), ..node("n2", "a") });
     scenario.send(Input::NoSync { joining: false });
     for name in ["n1", "n3"] {
         assert_eq!(scenario.end(name), no_sync(Waiting::NotAssigned), "{name}");
     }
-    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (End::InFlight, false), "it may converge");
+    assert_eq!((scenario.end("n2"), scenario.is_finished()), (End::InFlight, false), "it may converge");
     // Another client points the node elsewhere.
     scenario.see(node("n2", "a"));
-    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (no_sync(Waiting::NotAssigned), true));
+    assert_eq!((scenario.end("n2"), scenario.is_finished()), (no_sync(Waiting::NotAssigned), true));
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn without_a_sync_the_failure_of_an_old_new_node_states_its_age() {
     scenario.send(Input::NoSync { joining: false });
     let since = start() - SignedDuration::from_secs(600);
     assert_eq!(scenario.end("n1"), no_sync(Waiting::NeverAssigned { joined: since, age_seconds: 600 }));
-    assert_eq!((scenario.end("n2"), scenario.machine.is_finished()), (new(10), true));
+    assert_eq!((scenario.end("n2"), scenario.is_finished()), (new(10), true));
 }
 
 #[test]
 fn run_that_assigns_nodes_ignores_that_no_other_sync_runs() {
-    let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.send(Input::NoSync { joining: false });
     assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::InFlight, End::NotStarted));
 }

@@ -13,19 +13,19 @@ const REPLACE: Option<Placement> = Some(Placement::Replace);
 fn placed(placement: Option<Placement>, active_placement: Option<Placement>) -> Node {
     let hash = Some(rendered("a", 64).hash);
     let content = NodeContent { assigned: hash, active: hash, placement, active_placement, ..replacing() };
-    Node { content: Some(content), ..on(node("n1", "a"), &Scenario::target()) }
+    Node { content: Some(content), ..on(node("n1", "a"), &target()) }
 }
 
 /// A rollout of the overlay of a pool to a node that replaces its own configuration.
 fn overlaying(mode: Mode) -> Scenario {
     let mut cluster = observed([placed(None, REPLACE)]);
     cluster.versions.node_configs = Some(NodeConfigList::default());
-    let target = rendered("a", 64);
-    with_config_map(&mut cluster, "a", &target);
-    cluster.contents.extend([fetched(&Scenario::target(), &target.canonical, true)]);
+    let wanted = rendered("a", 64);
+    with_config_map(&mut cluster, "a", &wanted);
+    cluster.contents.extend([fetched(&target(), &wanted.canonical, true)]);
     let overlaying = Pool { placement: OVERLAY, ..pool("a", 64, policy(1)) };
     let mut scenario = Scenario::of(desired([overlaying]), cluster, mode);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.send(Input::Assigned(node_name("n1")));
     scenario
 }
@@ -44,7 +44,7 @@ fn node_converges_once_its_agent_reports_the_placement() {
     let waits = |progress: &Progress| {
         matches!(progress, Progress::Waiting { waiting: Waiting::OtherPlacement { reported: REPLACE }, .. })
     };
-    assert!(scenario.progress.iter().any(waits), "{:?}", scenario.progress);
+    assert!(scenario.progress().any(waits), "{:?}", scenario.events);
     scenario.see(placed(OVERLAY, OVERLAY));
     assert_eq!(end(&scenario), End::Converged);
     // Another client changes the placement alone.
@@ -61,10 +61,10 @@ fn node_is_rolled_back_to_its_placement() {
         node
     };
     scenario.see(refusing(OVERLAY, REPLACE));
-    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+    assert_eq!(scenario.rolled_back(), ["n1"]);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
     let is_back =
-        |scenario: &Scenario| scenario.progress.iter().any(|progress| matches!(progress, Progress::RolledBack { .. }));
+        |scenario: &Scenario| scenario.progress().any(|progress| matches!(progress, Progress::RolledBack { .. }));
     scenario.see(refusing(OVERLAY, REPLACE));
     assert!(!is_back(&scenario), "its NodeConfig still has the overlay");
     scenario.see(placed(REPLACE, OVERLAY));

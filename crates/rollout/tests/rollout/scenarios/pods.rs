@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{ASSIGN, Scenario, down, three};
+use super::{ASSIGN, down, rollout, target, three};
+use crate::scenario::Scenario;
 use nodecfg_contract::observed::{Maintainer, Node, Pod, Readiness, Rejection};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::convergence::pods::LatePods;
@@ -25,25 +26,21 @@ fn refused(name: &str) -> Pod {
 }
 
 impl Scenario {
-    /// Nodes whose pods were requested since the last call.
-    fn listed(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.lists)
-    }
-
-    fn pods(&mut self, name: &str, pods: impl IntoIterator<Item = Pod>) -> Vec<String> {
+    /// Answers a list of pods.
+    fn listed(&mut self, name: &str, pods: impl IntoIterator<Item = Pod>) -> Vec<String> {
         self.send(Input::PodsListed(node_name(name), Ok(pods.into_iter().collect())))
     }
 
     /// Answers the list before the assignment, assigns the node and lets it converge.
     fn converge_with(&mut self, name: &str, pods: impl IntoIterator<Item = Pod>) {
-        assert_eq!(self.listed(), [name]);
-        assert_eq!(self.pods(name, pods), [name]);
-        assert!(self.converge(name).is_empty());
+        assert_eq!(self.lists().last(), Some(&name));
+        assert_eq!(self.listed(name, pods), [format!("assign {name}")]);
+        assert_eq!(self.converge(name), [""; 0]);
     }
 
     /// Delivers a node that is not Ready on its target.
     fn lose(&mut self, name: &str) {
-        self.see(Node { ready: Readiness::NotReady, ..on(node(name, "a"), &Self::target()) });
+        self.see(Node { ready: Readiness::NotReady, ..on(node(name, "a"), &target()) });
     }
 
     fn failure(&self, name: &str) -> String {
@@ -52,26 +49,13 @@ impl Scenario {
             other => panic!("{other:?}"),
         }
     }
-
-    fn waits(&self) -> Vec<String> {
-        let waiting = |progress: &Progress| match progress {
-            Progress::Waiting { waiting, .. } => Some(waiting.to_string()),
-            _ => None,
-        };
-        self.progress.iter().filter_map(waiting).collect()
-    }
-
-    fn recovery(&self, name: &str) -> Option<Recovery> {
-        let outcome = self.machine.outcome();
-        let mut nodes = outcome.pools.values().flat_map(|pool| pool.nodes.clone());
-        nodes.find(|node| node.node.as_str() == name).unwrap().recovery
-    }
 }
 
 /// A rollout that lists the pods of its first nodes.
 fn started(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy) -> Scenario {
-    let mut scenario = Scenario::new(nodes, policy, LIST);
-    assert!(scenario.send(Input::Start).is_empty(), "the pods before are unknown");
+    let mut scenario = rollout(nodes, policy, LIST);
+    let sent = scenario.send(Input::Start);
+    assert!(sent.iter().all(|command| command.starts_with("list ")), "the pods before are unknown: {sent:?}");
     scenario
 }
 
@@ -83,8 +67,7 @@ fn one_at_a_time() -> Scenario {
 fn listed_again(before: impl IntoIterator<Item = Pod>) -> Scenario {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", before);
-    assert!(scenario.wait(5).is_empty());
-    assert_eq!(scenario.listed(), ["n1"]);
+    assert_eq!(scenario.wait(5), ["list n1"]);
     scenario
 }
 
@@ -92,19 +75,18 @@ fn listed_again(before: impl IntoIterator<Item = Pod>) -> Scenario {
 fn pods_are_listed_before_the_assignment_and_after_the_convergence() {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a"), unready("b")]);
-    assert_eq!(scenario.waits().last().unwrap(), "active, its devices and pods are checked");
+    assert_eq!(scenario.waits().last().unwrap(), "n1: active, its devices and pods are checked");
     // The new kubelet decides about its pods first.
-    assert!(scenario.wait(4).is_empty());
-    assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-    assert!(scenario.wait(1).is_empty());
-    assert_eq!(scenario.listed(), ["n1"]);
-    assert!(scenario.pods("n1", [pod("a"), unready("b")]).is_empty(), "the next node is listed first");
-    assert_eq!((scenario.listed(), scenario.end("n1")), (vec!["n2".to_owned()], End::Converged));
+    assert_eq!(scenario.wait(4), [""; 0]);
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    assert_eq!(scenario.wait(1), ["list n1"]);
+    assert_eq!(scenario.listed("n1", [pod("a"), unready("b")]), ["list n2"]);
+    assert_eq!(scenario.end("n1"), End::Converged);
     let ready_pods = Some(BeforeAfter { before: 1, after: Some(1) });
-    assert_eq!(scenario.recovery("n1"), Some(Recovery { ready_pods, ..Recovery::default() }));
-    assert_eq!(scenario.recovery("n2"), None);
+    assert_eq!(scenario.outcome("n1").recovery, Some(Recovery { ready_pods, ..Recovery::default() }));
+    assert_eq!(scenario.outcome("n2").recovery, None);
     // The node counts as converged from the time when it ran the target.
-    let seconds = scenario.progress.iter().find_map(|progress| match progress {
+    let seconds = scenario.progress().find_map(|progress| match progress {
         Progress::Converged { seconds, .. } => Some(*seconds),
         _ => None,
     });
@@ -114,18 +96,18 @@ fn pods_are_listed_before_the_assignment_and_after_the_convergence() {
 #[test]
 fn refused_pod_fails_the_node() {
     let mut scenario = listed_again([pod("a"), pod("b")]);
-    scenario.pods("n1", [refused("a"), pod("b")]);
+    scenario.listed("n1", [refused("a"), pod("b")]);
     let text = "the kubelet refused pod web/a: TopologyAffinityError: no room";
     assert_eq!(scenario.failure("n1"), text);
     assert!(matches!(scenario.stopped(), Some(StopReason::TooManyFailures { .. })));
     let ready_pods = Some(BeforeAfter { before: 2, after: Some(1) });
-    assert_eq!(scenario.recovery("n1"), Some(Recovery { ready_pods, ..Recovery::default() }));
+    assert_eq!(scenario.outcome("n1").recovery, Some(Recovery { ready_pods, ..Recovery::default() }));
 }
 
 #[test]
 fn pod_that_was_refused_before_is_no_failure() {
     let mut scenario = listed_again([refused("a"), pod("b")]);
-    scenario.pods("n1", [refused("a"), pod("b")]);
+    scenario.listed("n1", [refused("a"), pod("b")]);
     assert_eq!(scenario.end("n1"), End::Converged);
 }
 
@@ -133,13 +115,12 @@ fn pod_that_was_refused_before_is_no_failure() {
 fn late_pods_are_listed_once_more_at_the_end_of_the_settle_time() {
     for (pods, fails) in [(vec![pod("a")], false), (vec![unready("a")], true)] {
         let mut scenario = listed_again([pod("a")]);
-        scenario.pods("n1", [unready("a")]);
-        assert_eq!(scenario.waits().last().unwrap(), "active, 1 pod is not Ready again: web/a");
-        scenario.wait(24);
-        assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-        scenario.wait(1);
-        assert_eq!(scenario.listed(), ["n1"]);
-        scenario.pods("n1", pods);
+        scenario.listed("n1", [unready("a")]);
+        assert_eq!(scenario.waits().last().unwrap(), "n1: active, 1 pod is not Ready again: web/a");
+        assert_eq!(scenario.wait(24), [""; 0]);
+        assert_eq!(scenario.end("n1"), End::InFlight);
+        assert_eq!(scenario.wait(1), ["list n1"]);
+        scenario.listed("n1", pods);
         if fails {
             let late = LatePods { pods: 1, examples: vec!["web/a".to_owned()] };
             let end = End::Failed { failure: ConvergenceFailure::PodsLost(late), rolled_back: false };
@@ -147,7 +128,7 @@ fn late_pods_are_listed_once_more_at_the_end_of_the_settle_time() {
             assert_eq!(scenario.failure("n1"), "1 pod is not Ready again: web/a");
         } else {
             assert_eq!(scenario.end("n1"), End::Converged);
-            assert_eq!(scenario.listed(), ["n2"]);
+            assert_eq!(scenario.lists().last(), Some(&"n2"));
         }
     }
 }
@@ -158,9 +139,8 @@ fn settle_time_shorter_than_the_admission_is_kept() {
     short.drain.settle = Duration::from_secs(2);
     let mut scenario = started(three(), short);
     scenario.converge_with("n1", [pod("a")]);
-    scenario.wait(2);
-    assert_eq!(scenario.listed(), ["n1"]);
-    scenario.pods("n1", [unready("a")]);
+    assert_eq!(scenario.wait(2), ["list n1"]);
+    scenario.listed("n1", [unready("a")]);
     assert_eq!(scenario.failure("n1"), "1 pod is not Ready again: web/a");
 }
 
@@ -169,49 +149,42 @@ fn settle_time_shorter_than_the_admission_is_kept() {
 fn failed_list_is_no_failure_of_the_node() {
     let error = || Err("forbidden".to_owned());
     let mut scenario = one_at_a_time();
-    assert_eq!(scenario.listed(), ["n1"]);
-    assert_eq!(scenario.send(Input::PodsListed(node_name("n1"), error())), ["n1"]);
+    assert_eq!(scenario.lists(), ["n1"]);
+    assert_eq!(scenario.send(Input::PodsListed(node_name("n1"), error())), ["assign n1"]);
     scenario.converge("n1");
-    assert_eq!((scenario.end("n1"), scenario.recovery("n1")), (End::Converged, None));
+    assert_eq!((scenario.end("n1"), scenario.outcome("n1").recovery), (End::Converged, None));
     scenario.converge_with("n2", [pod("a")]);
-    scenario.wait(5);
-    assert_eq!(scenario.listed(), ["n2"]);
+    assert_eq!(scenario.wait(5), ["list n2"]);
     scenario.send(Input::PodsListed(node_name("n2"), error()));
     assert_eq!(scenario.end("n2"), End::Converged);
     let ready_pods = Some(BeforeAfter { before: 1, after: None });
-    assert_eq!(scenario.recovery("n2"), Some(Recovery { ready_pods, ..Recovery::default() }));
+    assert_eq!(scenario.outcome("n2").recovery, Some(Recovery { ready_pods, ..Recovery::default() }));
 }
 
 #[test]
 fn idle_node_and_disabled_check_cause_no_list_after_the_convergence() {
     let mut scenario = one_at_a_time();
     let ended = Pod { finished: true, ..unready("a") };
-    scenario.converge_with_none("n1", [ended]);
-    assert_eq!((scenario.end("n1"), scenario.recovery("n1")), (End::Converged, None));
+    assert_eq!(scenario.listed("n1", [ended]), ["assign n1"]);
+    assert_eq!(scenario.converge("n1"), ["list n2"], "the next node starts");
+    assert_eq!((scenario.end("n1"), scenario.outcome("n1").recovery), (End::Converged, None));
     let off = RolloutPolicy { check_pods: false, ..policy(1) };
     for (policy, mode) in [(off, LIST), (policy(1), ASSIGN)] {
-        let mut scenario = Scenario::new(three(), policy, mode);
-        assert_eq!(scenario.send(Input::Start), ["n1"]);
-        assert_eq!(scenario.converge("n1"), ["n2"]);
-        assert!(scenario.lists.is_empty());
-    }
-}
-
-impl Scenario {
-    fn converge_with_none(&mut self, name: &str, pods: impl IntoIterator<Item = Pod>) {
-        self.converge_with(name, pods);
-        assert_eq!(self.listed(), ["n2"], "the next node starts");
+        let mut scenario = rollout(three(), policy, mode);
+        assert_eq!(scenario.send(Input::Start), ["assign n1"]);
+        assert_eq!(scenario.converge("n1"), ["assign n2"]);
+        assert!(scenario.lists().is_empty());
     }
 }
 
 #[test]
 fn no_pods_are_listed_for_nodes_that_were_assigned_before() {
-    let assigned = Node { source: Some(Scenario::target()), ..node("n1", "a") };
+    let assigned = Node { source: Some(target()), ..node("n1", "a") };
     for mode in [LIST, Mode { assign: false, ..LIST }] {
-        let mut scenario = Scenario::new([assigned.clone()], policy(1), mode);
+        let mut scenario = rollout([assigned.clone()], policy(1), mode);
         scenario.send(Input::Start);
         scenario.see_on_target("n1");
-        assert_eq!((scenario.end("n1"), scenario.lists.len()), (End::Converged, 0));
+        assert_eq!((scenario.end("n1"), scenario.lists().len()), (End::Converged, 0));
     }
 }
 
@@ -219,20 +192,18 @@ fn no_pods_are_listed_for_nodes_that_were_assigned_before() {
 fn node_is_not_assigned_after_a_stop_during_the_list() {
     let mut scenario = one_at_a_time();
     scenario.send(Input::Stop(StopReason::Interrupted));
-    assert!(scenario.pods("n1", [pod("a")]).is_empty());
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.listed("n1", [pod("a")]).is_empty());
+    assert!(scenario.is_finished());
     assert_eq!((scenario.end("n1"), scenario.stopped()), (End::NotStarted, Some(StopReason::Interrupted)));
-    assert_eq!(scenario.recovery("n1"), None);
+    assert_eq!(scenario.outcome("n1").recovery, None);
 }
 
 #[test]
 fn node_that_is_claimed_during_the_list_is_held() {
     let mut scenario = one_at_a_time();
-    scenario.listed();
     let claimed = Node { maintainer: Some(Maintainer::Kured), ..node("n1", "a") };
-    assert!(scenario.see(claimed).is_empty());
-    assert_eq!(scenario.listed(), [""; 0], "the node takes the budget");
-    assert!(scenario.pods("n1", [pod("a")]).is_empty());
+    assert_eq!(scenario.see(claimed), [""; 0], "the node takes the budget");
+    assert!(scenario.listed("n1", [pod("a")]).is_empty());
     assert!(matches!(scenario.end("n1"), End::LeftAlone { .. }));
     let left = scenario.send(Input::Unselected(Box::new(node("n2", "b"))));
     assert!(left.is_empty());
@@ -242,35 +213,31 @@ fn node_that_is_claimed_during_the_list_is_held() {
 #[test]
 fn node_that_recovers_during_the_list_needs_budget() {
     let mut scenario = started([down("n1"), down("n2")], policy(1));
-    assert_eq!(scenario.listed(), ["n1", "n2"]);
+    assert_eq!(scenario.lists(), ["n1", "n2"]);
     scenario.see(node("n1", "a"));
-    assert!(scenario.pods("n1", []).is_empty(), "n2 takes the budget");
-    assert_eq!(scenario.pods("n2", []), ["n2"]);
-    scenario.converge("n2");
-    assert_eq!(scenario.listed(), ["n1"]);
-    assert_eq!(scenario.pods("n1", []), ["n1"]);
+    assert!(scenario.listed("n1", []).is_empty(), "n2 takes the budget");
+    assert_eq!(scenario.listed("n2", []), ["assign n2"]);
+    assert_eq!(scenario.converge("n2"), ["list n1"]);
+    assert_eq!(scenario.listed("n1", []), ["assign n1"]);
 }
 
 #[test]
 fn canary_gives_way_when_the_budget_is_used_up_during_the_list() {
     let mut scenario = started(three(), RolloutPolicy { canary: canary(1, 0), ..policy(1) });
-    assert_eq!(scenario.listed(), ["n1"]);
+    assert_eq!(scenario.lists(), ["n1"]);
     scenario.see(down("n3"));
-    assert!(scenario.pods("n1", [pod("a")]).is_empty());
-    scenario.see(node("n3", "a"));
-    assert_eq!(scenario.listed(), ["n1"]);
-    assert_eq!(scenario.pods("n1", [pod("a")]), ["n1"]);
+    assert!(scenario.listed("n1", [pod("a")]).is_empty());
+    assert_eq!(scenario.see(node("n3", "a")), ["list n1"]);
+    assert_eq!(scenario.listed("n1", [pod("a")]), ["assign n1"]);
 }
 
 #[test]
 fn lists_before_assignments_are_bounded_by_budget_and_concurrency() {
-    let mut scenario = Scenario::new(three(), policy(3), Mode { concurrency: 2, ..LIST });
+    let mut scenario = rollout(three(), policy(3), Mode { concurrency: 2, ..LIST });
     scenario.send(Input::Start);
-    assert_eq!(scenario.listed(), ["n1", "n2"]);
-    assert_eq!(scenario.pods("n1", []), ["n1"]);
-    assert_eq!(scenario.listed(), [""; 0]);
-    scenario.assigned("n1");
-    assert_eq!(scenario.listed(), ["n3"]);
+    assert_eq!(scenario.lists(), ["n1", "n2"]);
+    assert_eq!(scenario.listed("n1", []), ["assign n1"]);
+    assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), ["list n3"]);
 }
 
 #[test]
@@ -278,11 +245,10 @@ fn node_that_is_not_ready_while_its_pods_are_checked_waits() {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a")]);
     scenario.lose("n1");
-    scenario.wait(40);
-    assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-    scenario.see_on_target("n1");
-    assert_eq!(scenario.listed(), ["n1"]);
-    scenario.pods("n1", [unready("a")]);
+    assert_eq!(scenario.wait(40), [""; 0]);
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    assert_eq!(scenario.see_on_target("n1"), ["list n1"]);
+    scenario.listed("n1", [unready("a")]);
     assert_eq!(scenario.failure("n1"), "1 pod is not Ready again: web/a");
 
     let mut scenario = one_at_a_time();
@@ -298,11 +264,10 @@ fn late_answer_for_a_node_that_is_not_ready_fails_no_node() {
     let mut scenario = listed_again([pod("a")]);
     scenario.lose("n1");
     scenario.wait(25);
-    scenario.pods("n1", [unready("a")]);
-    assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-    scenario.see_on_target("n1");
-    assert_eq!(scenario.listed(), ["n1"]);
-    scenario.pods("n1", [pod("a")]);
+    assert_eq!(scenario.listed("n1", [unready("a")]), [""; 0]);
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    assert_eq!(scenario.see_on_target("n1"), ["list n1"]);
+    scenario.listed("n1", [pod("a")]);
     assert_eq!(scenario.end("n1"), End::Converged);
 }
 
@@ -311,12 +276,11 @@ fn node_that_recovers_during_the_list_waits_for_the_canaries() {
     let mut nodes = three();
     nodes[0].ready = Readiness::NotReady;
     let mut scenario = started(nodes, RolloutPolicy { canary: canary(1, 0), ..policy(2) });
-    assert_eq!(scenario.listed(), ["n1", "n2"]);
+    assert_eq!(scenario.lists(), ["n1", "n2"]);
     scenario.see(node("n1", "a"));
-    assert!(scenario.pods("n1", []).is_empty(), "n2 is the canary");
-    assert_eq!(scenario.pods("n2", []), ["n2"]);
-    scenario.converge("n2");
-    assert_eq!(scenario.listed(), ["n1", "n3"]);
+    assert!(scenario.listed("n1", []).is_empty(), "n2 is the canary");
+    assert_eq!(scenario.listed("n2", []), ["assign n2"]);
+    assert_eq!(scenario.converge("n2"), ["list n1", "list n3"]);
 }
 
 #[test]
@@ -324,12 +288,12 @@ fn node_whose_window_ends_during_the_list_is_not_assigned() {
     let mut frozen = policy(1);
     frozen.schedule.exclusions = vec![exclusion(400, 1_000)];
     let mut scenario = started(three(), frozen);
-    assert_eq!(scenario.listed(), ["n1"]);
+    assert_eq!(scenario.lists(), ["n1"]);
     // 300 s for the node and 30 s for its pods do not fit any more.
     scenario.wait(71);
-    assert!(scenario.pods("n1", [pod("a")]).is_empty());
-    assert_eq!((scenario.listed(), scenario.machine.is_finished()), (vec![], true));
-    assert!(scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { nodes: 3, .. })));
+    assert!(scenario.listed("n1", [pod("a")]).is_empty());
+    assert!(scenario.is_finished());
+    assert!(scenario.progress().any(|progress| matches!(progress, Progress::PoolHeld { nodes: 3, .. })));
 }
 
 #[test]
@@ -337,28 +301,25 @@ fn canary_soaks_when_its_pods_are_back() {
     let mut scenario = started(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) });
     scenario.converge_with("n1", [pod("a")]);
     scenario.wait(5);
-    scenario.listed();
-    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaking { .. })));
-    scenario.pods("n1", [pod("a")]);
-    scenario.wait(59);
-    assert_eq!(scenario.listed(), [""; 0]);
+    assert!(!scenario.progress().any(|progress| matches!(progress, Progress::Soaking { .. })));
+    scenario.listed("n1", [pod("a")]);
+    assert_eq!(scenario.wait(59), [""; 0]);
     // A canary that regresses and returns is not listed again.
     scenario.lose("n1");
     scenario.see_on_target("n1");
-    scenario.wait(60);
-    assert_eq!(scenario.listed(), ["n2", "n3"]);
+    assert_eq!(scenario.wait(60), ["list n2", "list n3"]);
 }
 
 #[test]
 fn failed_canary_stops_the_pool_and_is_rolled_back() {
     let mode = Mode { rollback_on_failure: true, ..LIST };
-    let mut scenario = Scenario::new(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) }, mode);
+    let mut scenario = rollout(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) }, mode);
     scenario.send(Input::Start);
     scenario.converge_with("n1", [pod("a")]);
     scenario.wait(5);
-    scenario.pods("n1", [refused("a")]);
+    scenario.listed("n1", [refused("a")]);
     assert_eq!(scenario.stopped(), Some(StopReason::CanaryFailed { node: node_name("n1") }));
-    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+    assert_eq!(scenario.rolled_back(), ["n1"]);
 }
 
 #[test]
@@ -366,9 +327,9 @@ fn abort_with_rollback_returns_a_node_whose_pods_are_checked() {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a")]);
     scenario.send(Input::RollBackAll(crate::aborted()));
-    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+    assert_eq!(scenario.rolled_back(), ["n1"]);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
     scenario.see(node("n1", "a"));
     assert_eq!(scenario.end("n1"), End::RolledBack);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
 }

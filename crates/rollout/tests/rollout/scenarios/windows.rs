@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::{ASSIGN, Scenario, down, three};
+use super::{ASSIGN, down, rollout, rollout_over, target, three};
+use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Maintainer, Node};
 use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::drain::{DrainMode, DrainPolicy};
 use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::plan::decide_again;
 use nodecfg_planning::plan::fixtures::{
-    ZONE, canary, exclusion, fetched, in_zone, namespace, node, node_name, observed, on, options, policy, pool_name,
-    refusing, rendered, with_config_map,
+    ZONE, canary, exclusion, fetched, in_zone, namespace, node, node_name, observed, on, policy, pool_name, refusing,
+    rendered, with_config_map,
 };
 use nodecfg_planning::schedule::Schedule;
 use nodecfg_planning::schedule::window::{Start, Window};
@@ -35,8 +35,8 @@ fn held(scenario: &Scenario) -> Option<Hold> {
 /// A rollout of one node at a time, whose first node is in transition since this many seconds. An exclusion begins at
 /// second 310: 300 seconds fit at second 10, and not at second 11.
 fn before_an_exclusion(seconds: i64) -> Scenario {
-    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.assigned("n1");
     assert!(scenario.wait(seconds).is_empty());
     scenario
@@ -49,23 +49,23 @@ fn freeze(until: i64) -> Hold {
 
 #[test]
 fn no_node_starts_within_an_exclusion() {
-    let mut scenario = Scenario::new(three(), excluded(2, 0), ASSIGN);
+    let mut scenario = rollout(three(), excluded(2, 0), ASSIGN);
     assert!(scenario.send(Input::Start).is_empty());
-    assert!(scenario.machine.is_finished());
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished());
+    assert!(scenario.is_complete());
     assert_eq!(held(&scenario), Some(freeze(3600)));
     assert_eq!(["n1", "n2", "n3"].map(|name| scenario.end(name)), [End::Held, End::Held, End::Held]);
     let held = Progress::PoolHeld { nodes: 3, hold: freeze(3600) };
-    assert_eq!(scenario.progress, [held]);
+    assert_eq!(scenario.progress().collect::<Vec<_>>(), [&held]);
 }
 
 #[test]
 fn node_in_transition_finishes_and_the_next_is_held() {
     let mut scenario = before_an_exclusion(11);
-    assert!(!scenario.machine.is_finished());
+    assert!(!scenario.is_finished());
     assert!(scenario.see_on_target("n1").is_empty());
-    assert!(scenario.machine.is_finished());
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished());
+    assert!(scenario.is_complete());
     assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::Converged, End::Held));
     let until = jiff::Timestamp::from_second(310).unwrap();
     let next = jiff::Timestamp::from_second(310 + 3600).ok();
@@ -75,71 +75,71 @@ fn node_in_transition_finishes_and_the_next_is_held() {
 #[test]
 fn node_starts_while_its_time_limit_just_fits() {
     let mut scenario = before_an_exclusion(10);
-    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
+    assert_eq!(scenario.see_on_target("n1"), ["assign n2"]);
 }
 
 #[test]
 fn soak_finishes_and_the_rest_is_held() {
     let policy = RolloutPolicy { canary: canary(1, 60), ..excluded(3, 350) };
-    let mut scenario = Scenario::new(three(), policy, ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.converge("n1");
-    assert!(!scenario.machine.is_finished(), "the canary soaks");
+    assert!(!scenario.is_finished(), "the canary soaks");
     assert!(scenario.wait(60).is_empty());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
 }
 
 /// The rest never starts without the late canary, so the run does not wait for it.
 #[test]
 fn late_canary_holds_the_pool() {
     let policy = RolloutPolicy { canary: canary(2, 60), ..excluded(1, 350) };
-    let mut scenario = Scenario::new(three(), policy, ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.assigned("n1");
     scenario.wait(60);
     scenario.see_on_target("n1");
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!([scenario.end("n2"), scenario.end("n3")], [End::Held, End::Held]);
 }
 
 #[test]
 fn node_that_already_points_at_its_target_is_watched() {
-    let pointed = Node { source: Some(Scenario::target()), ..node("n1", "a") };
-    let mut scenario = Scenario::new([pointed, node("n2", "a")], excluded(2, 0), ASSIGN);
+    let pointed = Node { source: Some(target()), ..node("n1", "a") };
+    let mut scenario = rollout([pointed, node("n2", "a")], excluded(2, 0), ASSIGN);
     assert!(scenario.send(Input::Start).is_empty());
-    assert!(!scenario.machine.is_finished());
+    assert!(!scenario.is_finished());
     scenario.see_on_target("n1");
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
 }
 
 #[test]
 fn failure_of_a_node_in_transition_is_no_success() {
     let mut scenario = before_an_exclusion(11);
-    scenario.see(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE));
-    assert!(scenario.machine.is_finished());
-    assert!(!scenario.machine.outcome().is_complete());
+    scenario.see(refusing(node("n1", "a"), &target(), error_text::VALIDATE));
+    assert!(scenario.is_finished());
+    assert!(!scenario.is_complete());
     assert_eq!(scenario.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
 }
 
 /// The nodes would not have started anyway.
 #[test]
 fn interruption_of_a_held_pool_changes_nothing() {
-    let mut scenario = Scenario::new(three(), excluded(1, 0), ASSIGN);
+    let mut scenario = rollout(three(), excluded(1, 0), ASSIGN);
     scenario.send(Input::Start);
     scenario.send(Input::Stop(StopReason::Interrupted));
     assert_eq!(scenario.stopped(), None);
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(scenario.is_complete());
 }
 
 /// Unavailable nodes need no budget, but their change disrupts, too.
 #[test]
 fn unavailable_nodes_and_exhausted_budgets_are_held() {
     let maintained = Node { deleting: true, ..down("n2") };
-    let mut scenario = Scenario::over(observed([down("n1"), maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
+    let mut scenario = rollout_over(observed([down("n1"), maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
     assert!(scenario.send(Input::Start).is_empty());
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n3")], [End::Held, End::Held]);
 }
 
@@ -172,15 +172,15 @@ fn only_allowed_classes_start_outside_of_windows() {
     ] {
         let policy = RolloutPolicy { allow_disruption: Class::Replace, ..policy(outside) };
         let policy = RolloutPolicy { drain: DrainPolicy { mode: DrainMode::Accept, ..policy.drain }, ..policy };
-        let mut scenario = Scenario::over(cluster, policy, ASSIGN);
+        let mut scenario = rollout_over(cluster, policy, ASSIGN);
         assert_eq!(!scenario.send(Input::Start).is_empty(), starts, "{outside:?}");
         assert_eq!(held(&scenario).is_some(), !starts);
     }
-    let mut scenario = Scenario::new(three(), policy(None), ASSIGN);
+    let mut scenario = rollout(three(), policy(None), ASSIGN);
     let schedule = &scenario.desired.pools[&pool_name("a")].policy.schedule;
     let next = schedule.next_start(scenario.machine.now.time, Duration::ZERO);
     scenario.machine.now.time = next.unwrap();
-    assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
 }
 
 /// The node is late while the canary is in transition, and leaves the cluster before the pool is held.
@@ -188,10 +188,10 @@ fn only_allowed_classes_start_outside_of_windows() {
 fn late_node_that_left_the_cluster_holds_nothing() {
     let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(3, 310) };
     let mode = Mode { concurrency: 1, ..ASSIGN };
-    let mut scenario = Scenario::new([down("n0"), node("n1", "a"), down("n2")], policy, mode);
-    assert_eq!(scenario.send(Input::Start), ["n0"]);
+    let mut scenario = rollout([down("n0"), node("n1", "a"), down("n2")], policy, mode);
+    assert_eq!(scenario.send(Input::Start), ["assign n0"]);
     scenario.see(Node { maintainer: Some(Maintainer::Kured), ..down("n2") });
-    assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["n1"]);
+    assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["assign n1"]);
     scenario.assigned("n1");
     scenario.wait(60);
     assert!(scenario.see(down("n2")).is_empty(), "it is too late");
@@ -199,20 +199,19 @@ fn late_node_that_left_the_cluster_holds_nothing() {
     for name in ["n0", "n1"] {
         scenario.see_on_target(name);
     }
-    assert!(scenario.machine.is_finished());
-    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
+    assert!(scenario.is_finished());
+    assert!(!scenario.progress().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
     assert_eq!(held(&scenario), None);
 }
 
 #[test]
 fn node_whose_window_ends_during_a_conflict_is_not_assigned_again() {
-    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.wait(11);
     let seen = node("n1", "a");
-    let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &seen);
-    assert!(scenario.send(Input::Changed(node_name("n1"), Some(Box::new((seen, decision))))).is_empty());
-    assert_eq!((scenario.end("n1"), scenario.machine.is_finished()), (End::Held, true));
+    assert!(scenario.conflict(seen).is_empty());
+    assert_eq!((scenario.end("n1"), scenario.is_finished()), (End::Held, true));
 }
 
 /// Nodes behind a held node are held with it: those of later domains, and those that wait for a canary.
@@ -221,15 +220,15 @@ fn nodes_behind_a_late_node_are_held_with_it() {
     let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::ZERO };
     let policy = RolloutPolicy { order: Some(order), ..excluded(1, 310) };
     let nodes = [("n1", "a"), ("n2", "b")].map(|(name, zone)| in_zone(node(name, "a"), Some(zone)));
-    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    let mut scenario = rollout(nodes, policy, ASSIGN);
     scenario.machine.now = scenario.machine.now.after(11);
     assert!(scenario.send(Input::Start).is_empty());
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Held, End::Held]);
 
     let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(1, 310) };
-    let mut scenario = Scenario::new([down("n0"), node("n1", "a"), node("n2", "a")], policy, ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n0"], "n1 waits for budget, n2 for the canary");
+    let mut scenario = rollout([down("n0"), node("n1", "a"), node("n2", "a")], policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n0"], "n1 waits for budget, n2 for the canary");
     scenario.see(down("n2"));
     scenario.wait(11);
     scenario.send(Input::Assigned(node_name("n0")));
@@ -241,10 +240,10 @@ fn window_that_opens_again_is_seen() {
     let mut policy = excluded(1, 310);
     policy.schedule.exclusions = vec![exclusion(310, 10)];
     policy.canary = canary(1, 100);
-    let mut scenario = Scenario::new(three(), policy, ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let mut scenario = rollout(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.assigned("n1");
     scenario.wait(250);
     assert!(scenario.see_on_target("n1").is_empty(), "it soaks until second 350");
-    assert_eq!(scenario.wait(100), ["n2"]);
+    assert_eq!(scenario.wait(100), ["assign n2"]);
 }

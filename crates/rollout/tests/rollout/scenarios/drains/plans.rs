@@ -13,7 +13,7 @@ fn next_run_continues_or_releases_each_mark() {
     let plan = planned(drains(1), &cluster);
     assert_eq!(plan.releases.iter().map(|release| release.node.as_str()).collect::<Vec<_>>(), ["n2"]);
     assert_eq!(plan.pools[0].drains(), 1, "n3 is awaited");
-    let mut scenario = Scenario::over(&cluster, drains(1));
+    let mut scenario = rollout_over(&cluster, drains(1));
     assert_eq!(scenario.send(Input::Start), ["watch n1"], "n1 is marked already, and n3 is assigned");
     scenario.observe("n3", |node| on(node, &source(NEW)));
     assert_eq!(scenario.wait(30), ["release n3"]);

@@ -5,7 +5,7 @@ use super::*;
 /// A drain reports its start, each new block and its end. A block that is tried again changes nothing.
 #[test]
 fn drain_reports_start_blocks_and_end_once() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     scenario.pods("n1", [pod("a"), pod("b"), daemon("proxy")]);
@@ -19,14 +19,14 @@ fn drain_reports_start_blocks_and_end_once() {
     assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), [""; 0]);
     assert_eq!(scenario.evicted("n1", "b", EvictionAnswer::Gone), ["volumes n1"]);
     scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
-    let of_drain = |(node, progress): &(String, Progress)| match progress {
-        Progress::DrainStarted { pods } => Some(format!("{node}: {pods} pods")),
-        Progress::DrainBlocked { pod, reason } => Some(format!("{node}: {pod} {reason}")),
-        Progress::Drained { seconds } => Some(format!("{node}: {seconds} s")),
+    let of_drain = |progress: &Progress| match progress {
+        Progress::DrainStarted { pods } => Some(format!("{pods} pods")),
+        Progress::DrainBlocked { pod, reason } => Some(format!("{pod} {reason}")),
+        Progress::Drained { seconds } => Some(format!("{seconds} s")),
         _ => None,
     };
-    let reported: Vec<String> = scenario.progress.iter().filter_map(of_drain).collect();
-    assert_eq!(reported, ["n1: 2 pods", "n1: web/a budget web", "n1: web/a budget all", "n1: 20 s"]);
+    let reported: Vec<String> = scenario.progress().filter_map(of_drain).collect();
+    assert_eq!(reported, ["2 pods", "web/a budget web", "web/a budget all", "20 s"]);
     assert_eq!(
         scenario.waits(),
         [

@@ -19,36 +19,36 @@ fn held(scenario: &Scenario) -> bool {
 
 #[test]
 fn drain_that_does_not_fit_does_not_begin() {
-    assert_eq!(Scenario::new(excluded(1, 1230), &["n1"]).send(Input::Start), ["mark n1"]);
-    let mut scenario = Scenario::new(excluded(1, 1229), &["n1"]);
+    assert_eq!(rollout(excluded(1, 1230), &["n1"]).send(Input::Start), ["mark n1"]);
+    let mut scenario = rollout(excluded(1, 1229), &["n1"]);
     assert_eq!(scenario.send(Input::Start), Vec::<String>::new());
-    assert!(held(&scenario) && scenario.machine.is_finished());
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(held(&scenario) && scenario.is_finished());
+    assert!(scenario.is_complete());
 }
 
 #[test]
 fn drain_in_progress_goes_on_and_the_next_is_held() {
-    let mut scenario = Scenario::new(excluded(1, 1230), &["n1", "n2"]);
+    let mut scenario = rollout(excluded(1, 1230), &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.wait(600);
     assert_eq!(scenario.released("n1"), [""; 0], "n2 does not begin");
-    assert!(held(&scenario) && scenario.machine.is_finished());
+    assert!(held(&scenario) && scenario.is_finished());
     assert_eq!([scenario.outcome("n1").end, scenario.outcome("n2").end], [End::Converged, End::Held]);
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(scenario.is_complete());
 }
 
 /// An abort must end drains that a hold lets go on.
 #[test]
 fn stop_ends_drains_of_a_held_pool() {
-    let mut scenario = Scenario::new(excluded(2, 1300), &["n1", "n2", "n3"]);
+    let mut scenario = rollout(excluded(2, 1300), &["n1", "n2", "n3"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1", "mark n2"]);
     scenario.marked("n2");
     scenario.wait(100);
     assert_eq!(scenario.released("n1"), [""; 0], "n3 does not begin");
-    assert!(held(&scenario) && !scenario.machine.is_finished(), "n2 is still drained");
+    assert!(held(&scenario) && !scenario.is_finished(), "n2 is still drained");
     let commands = scenario.send(Input::Stop(StopReason::Interrupted));
     assert!(commands.iter().any(|command| command == "release n2"), "{commands:?}");
-    assert!(!scenario.machine.outcome().is_complete());
+    assert!(!scenario.is_complete());
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn mark_of_an_earlier_run_is_released() {
     for node in cluster.nodes.values_mut() {
         node.drain_mark = Some(Box::new(mark("a")));
     }
-    let mut scenario = Scenario::over(&cluster, excluded(1, 0));
+    let mut scenario = rollout_over(&cluster, excluded(1, 0));
     assert_eq!(scenario.send(Input::Start), ["release n1"]);
     scenario.end_release("n1");
-    assert!(held(&scenario) && scenario.machine.is_finished());
+    assert!(held(&scenario) && scenario.is_finished());
     assert_eq!(scenario.outcome("n1").end, End::Held);
     assert!(!scenario.outcome("n1").marked);
 }
@@ -78,16 +78,16 @@ fn late_drain_holds_no_other_node() {
         }
         // The drained node counts as unavailable.
         let policy = RolloutPolicy { canary: canaries, ..excluded(2, 600) };
-        let mut scenario = Scenario::over(&cluster, policy);
-        assert_eq!(scenario.send(Input::Start), ["assign n2 restart"]);
+        let mut scenario = rollout_over(&cluster, policy);
+        assert_eq!(scenario.send(Input::Start), ["assign n2"]);
         assert!(!held(&scenario));
         scenario.send(Input::Assigned(node_name("n2")));
         let mut next = scenario.observe("n2", |node| on(node, &source(NEW)));
         next.extend(scenario.wait(soak));
-        assert_eq!(next, ["assign n3 restart"], "{soak}");
+        assert_eq!(next, ["assign n3"], "{soak}");
         scenario.send(Input::Assigned(node_name("n3")));
         scenario.observe("n3", |node| on(node, &source(NEW)));
-        assert!(held(&scenario) && scenario.machine.is_finished());
+        assert!(held(&scenario) && scenario.is_finished());
         assert_eq!(scenario.outcome("n1").end, End::Held);
     }
 }

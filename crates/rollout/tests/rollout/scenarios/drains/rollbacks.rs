@@ -11,7 +11,7 @@ fn aborted() -> Input {
 
 /// Two released canaries that soak, and a node that waits for them.
 fn soaking() -> Scenario {
-    let mut scenario = Scenario::new(RolloutPolicy { canary: canary(2, 600), ..drains(1) }, &["n1", "n2", "n3"]);
+    let mut scenario = rollout(RolloutPolicy { canary: canary(2, 600), ..drains(1) }, &["n1", "n2", "n3"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);
     assert_eq!(scenario.released("n1"), ["mark n2"]);
     assert_eq!(scenario.released("n2"), [""; 0]);
@@ -31,11 +31,11 @@ fn rolled_back(scenario: &mut Scenario, name: &str) -> Vec<String> {
 
 /// Nodes that stay on their target, each with the reason.
 fn stay(scenario: &Scenario) -> Vec<String> {
-    let failed = |(node, progress): &(String, Progress)| match progress {
-        Progress::RollbackFailed { failure } => Some(format!("{node} {failure}")),
+    let failed = |event: &Event| match &event.progress {
+        Progress::RollbackFailed { failure } => Some(format!("{} {failure}", event.node.as_ref().unwrap())),
         _ => None,
     };
-    scenario.progress.iter().filter_map(failed).collect()
+    scenario.events.iter().filter_map(failed).collect()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn drains_before_rollbacks_keep_the_budget() {
     assert_eq!(scenario.send(aborted()), ["mark n1"]);
     assert_eq!(rolled_back(&mut scenario, "n1"), ["mark n2"]);
     assert_eq!(rolled_back(&mut scenario, "n2"), [""; 0]);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!(scenario.outcome("n2").end, End::RolledBack);
 }
 
@@ -54,7 +54,7 @@ fn queued_node_that_left_the_cluster_is_not_drained() {
     scenario.send(aborted());
     scenario.send(Input::Gone(node_name("n2")));
     assert_eq!(rolled_back(&mut scenario, "n1"), [""; 0]);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
 }
 
 #[test]
@@ -78,19 +78,19 @@ fn rollback_without_budget_is_abandoned_after_the_time_limit() {
     scenario.observe("n3", |node| Node { ready: Readiness::NotReady, ..node });
     assert_eq!(scenario.send(aborted()), [""; 0]);
     assert_eq!(scenario.send(aborted()), [""; 0]);
-    assert!(!scenario.machine.is_finished());
+    assert!(!scenario.is_finished());
     scenario.wait(299);
     assert_eq!(stay(&scenario), [""; 0]);
     assert_eq!(scenario.wait(1), [""; 0]);
     let no_budget = "not drained: unavailable nodes use up the budget (maxUnavailable)";
     assert_eq!(stay(&scenario), [format!("n1 {no_budget}"), format!("n2 {no_budget}")]);
-    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished() && !scenario.is_complete());
 }
 
 /// A canary that failed because it lost its readiness too often, and is Ready now.
 fn lost_canary() -> Scenario {
     let policy = RolloutPolicy { canary: canary(1, 600), ..drains(1) };
-    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    let mut scenario = rollout(policy, &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.released("n1");
     for _ in 0..4 {
@@ -110,7 +110,7 @@ fn failed_node_does_not_delay_its_own_rollback() {
 #[test]
 fn node_that_was_not_drained_is_not_rolled_back() {
     let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
-    let mut scenario = Scenario::to(NEW, &cluster(&["n1"]), drains(1), mode);
+    let mut scenario = rollout_to(NEW, &cluster(&["n1"]), drains(1), mode);
     scenario.send(Input::Start);
     scenario.marked("n1");
     let sent = scenario.pods("n1", [Pod { controller: None, ..pod("a") }]);
@@ -120,9 +120,9 @@ fn node_that_was_not_drained_is_not_rolled_back() {
 #[test]
 fn marked_node_is_rolled_back_without_another_drain() {
     let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
-    let mut scenario = Scenario::to(NEW, &cluster(&["n1"]), drains(1), mode);
+    let mut scenario = rollout_to(NEW, &cluster(&["n1"]), drains(1), mode);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..on(node, &source(NEW)) });
     assert_eq!(scenario.wait(300), ["roll back n1 drain"]);
 }
@@ -131,7 +131,7 @@ fn marked_node_is_rolled_back_without_another_drain() {
 fn stop_does_not_end_the_drain_before_a_rollback() {
     let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
     let policy = RolloutPolicy { max_failures: 1, ..drains(1) };
-    let mut scenario = Scenario::to(NEW, &cluster(&["n1", "n2"]), policy, mode);
+    let mut scenario = rollout_to(NEW, &cluster(&["n1", "n2"]), policy, mode);
     scenario.send(Input::Start);
     assert_eq!(scenario.released("n1"), ["mark n2"]);
     assert_eq!(scenario.send(Input::Marked(node_name("n2"), Err("forbidden".to_owned()))), [""; 0]);
@@ -152,8 +152,8 @@ fn rollback_is_drained_and_prepared_by_its_own_class() {
     let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
     let policy = || RolloutPolicy { canary: canary(1, 600), ..drains(1) };
     let started = || {
-        let mut scenario = Scenario::to(to, &cluster_on(from, &["n1", "n2"]), policy(), Mode::ASSIGN);
-        assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+        let mut scenario = rollout_to(to, &cluster_on(from, &["n1", "n2"]), policy(), Mode::ASSIGN);
+        assert_eq!(scenario.send(Input::Start), ["assign n1"]);
         scenario.send(Input::Assigned(node_name("n1")));
         scenario
     };
@@ -167,7 +167,7 @@ fn rollback_is_drained_and_prepared_by_its_own_class() {
     // A node that does not run its target yet loses no pods.
     let mut assigned = started();
     assigned.observe("n1", |node| Node { source: Some(source(to)), ..node });
-    assert_eq!(assigned.send(aborted()), ["roll back n1 restart"]);
+    assert_eq!(assigned.send(aborted()), ["roll back n1"]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn rollback_in_progress_is_no_stall() {
 fn node_that_settles_is_drained_before_its_rollback() {
     let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
     let mode = Mode { list_pods: true, ..Mode::ASSIGN };
-    let mut scenario = Scenario::to(to, &cluster_on(from, &["n1", "n2"]), drains(1), mode);
+    let mut scenario = rollout_to(to, &cluster_on(from, &["n1", "n2"]), drains(1), mode);
     assert_eq!(scenario.send(Input::Start), ["list n1"]);
     scenario.send(Input::PodsListed(node_name("n1"), Ok(vec![pod("a")])));
     scenario.send(Input::Assigned(node_name("n1")));
@@ -215,7 +215,7 @@ fn refuse_drain(scenario: &mut Scenario, name: &str) -> Vec<String> {
 }
 
 fn failures(scenario: &Scenario) -> usize {
-    scenario.progress.iter().filter(|(_, progress)| matches!(progress, Progress::Failed { .. })).count()
+    scenario.progress().filter(|progress| matches!(progress, Progress::Failed { .. })).count()
 }
 
 /// The failed node counts against the budget, although it is Ready.
@@ -238,7 +238,7 @@ fn failed_drain_before_a_rollback_keeps_the_failure_of_its_node() {
         assert_eq!(scenario.outcome("n1").end, failed);
         assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((1, 1)));
         assert_eq!((failures(&scenario), stay(&scenario).len()), (1, 1));
-        assert!(scenario.machine.is_finished());
+        assert!(scenario.is_finished());
     }
 }
 
@@ -251,7 +251,7 @@ fn soaking_canary_whose_rollback_fails_stays_converged() {
     assert_eq!(rolled_back(&mut scenario, "n2"), [""; 0]);
     let ends = ["n1", "n2"].map(|name| scenario.outcome(name).end);
     assert_eq!((ends, failures(&scenario)), ([End::Converged, End::RolledBack], 0));
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     // The operator may have removed the pod that prevented the drain.
     assert_eq!(scenario.send(aborted()), ["mark n1"]);
 }
@@ -264,15 +264,15 @@ fn abort_whose_only_rollback_fails_is_a_stop() {
     assert_eq!(scenario.send(aborted()), ["mark n1"]);
     refuse_drain(&mut scenario, "n1");
     scenario.end_release("n1");
-    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished() && !scenario.is_complete());
 }
 
 #[test]
 fn node_that_keeps_its_target_is_watched_and_not_drained_again() {
     let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
     for ready in [Readiness::Ready, Readiness::NotReady] {
-        let mut scenario = Scenario::to(to, &cluster_on(from, &["n1"]), drains(1), Mode::ASSIGN);
-        assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+        let mut scenario = rollout_to(to, &cluster_on(from, &["n1"]), drains(1), Mode::ASSIGN);
+        assert_eq!(scenario.send(Input::Start), ["assign n1"]);
         scenario.send(Input::Assigned(node_name("n1")));
         let waits = |node| Node { ready: Readiness::NotReady, ..on(node, &source(to)) };
         scenario.observe("n1", waits);
@@ -291,7 +291,7 @@ fn node_that_keeps_its_target_is_watched_and_not_drained_again() {
             end => assert_eq!((end, ready), (End::Converged, Readiness::Ready)),
         }
         assert_eq!(stay(&scenario).len(), 1);
-        assert!(scenario.machine.is_finished());
+        assert!(scenario.is_finished());
     }
 }
 
@@ -299,7 +299,7 @@ fn node_that_keeps_its_target_is_watched_and_not_drained_again() {
 fn node_that_settled_converges_if_its_rollback_fails() {
     let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
     let mode = Mode { list_pods: true, ..Mode::ASSIGN };
-    let mut scenario = Scenario::to(to, &cluster_on(from, &["n1"]), drains(1), mode);
+    let mut scenario = rollout_to(to, &cluster_on(from, &["n1"]), drains(1), mode);
     scenario.send(Input::Start);
     scenario.send(Input::PodsListed(node_name("n1"), Ok(vec![pod("a")])));
     scenario.send(Input::Assigned(node_name("n1")));
@@ -308,7 +308,7 @@ fn node_that_settled_converges_if_its_rollback_fails() {
     assert_eq!(refuse_drain(&mut scenario, "n1"), ["unwatch n1", "release n1"]);
     scenario.end_release("n1");
     assert_eq!(scenario.outcome("n1").end, End::Converged);
-    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished() && !scenario.is_complete());
 }
 
 /// A node of the domain still runs the target, so that the domain has not ended.
@@ -327,8 +327,8 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
     let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(60) };
     let policy = RolloutPolicy { order: Some(order), max_failures: 1, ..drains(1) };
     let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
-    let mut scenario = Scenario::to(many, &cluster, policy, mode);
-    assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+    let mut scenario = rollout_to(many, &cluster, policy, mode);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     // Its devices are remembered until its assignment.
     scenario.observe("n1", |node| node);
     scenario.send(Input::Assigned(node_name("n1")));
@@ -338,8 +338,7 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
     assert_eq!(scenario.wait(300), [""; 0]);
     assert!(matches!(scenario.outcome("n1").end, End::Failed { rolled_back: false, .. }));
     let soaks = |scenario: &Scenario| {
-        let soaking = |event: &&(String, Progress)| matches!(event.1, Progress::DomainSoaking { .. });
-        scenario.progress.iter().filter(soaking).count()
+        scenario.progress().filter(|progress| matches!(progress, Progress::DomainSoaking { .. })).count()
     };
     scenario.wait(60);
     assert_eq!(soaks(&scenario), 0);
@@ -349,9 +348,9 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
 
 #[test]
 fn stop_that_drains_a_node_for_its_rollback_is_reported() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     scenario.wait(30);
     scenario.send(aborted());

@@ -1,9 +1,8 @@
 //! Scenario tests of drains, without a cluster.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Machine;
+use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{
     EvictionAnswer, ExtendedResources, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
@@ -19,8 +18,8 @@ use nodecfg_planning::plan::fixtures::{
 };
 use nodecfg_planning::plan::{Plan, Scope, check, decide_again, make};
 use nodecfg_rollout::evictions::PodChange;
-use nodecfg_rollout::machine::{Command, Input, Mode};
-use nodecfg_rollout::progress::Progress;
+use nodecfg_rollout::machine::{Input, Mode};
+use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{DrainRecord, End, NodeOutcome, StopReason};
 
 mod budget;
@@ -77,70 +76,20 @@ fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
     plan
 }
 
-/// A rollout of one pool, driven step by step.
-struct Scenario {
-    machine: Machine,
-    /// Events, each with its node.
-    progress: Vec<(String, Progress)>,
-    nodes: BTreeMap<String, Node>,
-    target: ConfigSource,
+/// A rollout of the pool `a` from the old configuration.
+fn rollout(policy: RolloutPolicy, names: &[&str]) -> Scenario {
+    rollout_over(&cluster(names), policy)
+}
+
+fn rollout_over(cluster: &Observed, policy: RolloutPolicy) -> Scenario {
+    rollout_to(NEW, cluster, policy, Mode::ASSIGN)
+}
+
+fn rollout_to(fields: &str, cluster: &Observed, policy: RolloutPolicy, mode: Mode) -> Scenario {
+    Scenario::of(wants(fields, policy), cluster.clone(), mode)
 }
 
 impl Scenario {
-    fn new(policy: RolloutPolicy, names: &[&str]) -> Self {
-        Self::over(&cluster(names), policy)
-    }
-
-    fn over(cluster: &Observed, policy: RolloutPolicy) -> Self {
-        Self::to(NEW, cluster, policy, Mode::ASSIGN)
-    }
-
-    fn to(fields: &str, cluster: &Observed, policy: RolloutPolicy, mode: Mode) -> Self {
-        Self {
-            machine: Machine::new(&planned_to(fields, policy, cluster), mode),
-            progress: Vec::new(),
-            nodes: cluster.nodes.iter().map(|(name, node)| (name.to_string(), node.clone())).collect(),
-            target: source(fields),
-        }
-    }
-
-    /// Sends an input and returns the commands in short form: `mark n1`, `evict n1 a`.
-    fn send(&mut self, input: Input) -> Vec<String> {
-        let mut sent = Vec::new();
-        for command in self.machine.step(input) {
-            sent.push(match command {
-                Command::MovePointer(pool, _) => format!("point {pool}"),
-                Command::Report(event) => {
-                    self.progress.push((event.node.map(|node| node.to_string()).unwrap_or_default(), event.progress));
-                    continue;
-                }
-                Command::Assign(node, change) => format!("assign {node} {}", change.max_disruption),
-                Command::RollBack(node, change) => format!("roll back {node} {}", change.max_disruption),
-                Command::Mark(node, uid, drain) => {
-                    assert_eq!((uid, drain.to.as_ref()), (format!("uid-{node}"), Some(&self.target)));
-                    format!("mark {node}")
-                }
-                Command::ListPods(node) => format!("list {node}"),
-                Command::WatchPods(node) => format!("watch {node}"),
-                Command::UnwatchPods(node) => format!("unwatch {node}"),
-                Command::Evict(node, pod) => format!("evict {node} {}", pod.name),
-                Command::CountVolumes(node) => format!("volumes {node}"),
-                Command::DeletePod(node, pod) => format!("delete {node} {}", pod.name),
-                Command::Release(node, uid) => {
-                    assert_eq!(uid, format!("uid-{node}"));
-                    format!("release {node}")
-                }
-            });
-        }
-        sent
-    }
-
-    fn observe(&mut self, name: &str, change: impl FnOnce(Node) -> Node) -> Vec<String> {
-        let node = change(self.nodes.remove(name).unwrap());
-        self.nodes.insert(name.to_owned(), node.clone());
-        self.send(Input::Observed(Box::new(node)))
-    }
-
     fn marked(&mut self, name: &str) -> Vec<String> {
         let sent = self.send(Input::Marked(node_name(name), Ok(())));
         assert_eq!(self.observe(name, |node| Node { drain_mark: Some(Box::new(mark("a"))), ..node }), [""; 0]);
@@ -156,20 +105,18 @@ impl Scenario {
     }
 
     /// Drains a marked node without pods and answers the assignment.
-    fn assigned(&mut self, name: &str) {
+    fn drain_and_assign(&mut self, name: &str) {
         assert_eq!(self.marked(name), [format!("watch {name}")]);
         assert_eq!(self.pods(name, [daemon("proxy")]), [format!("volumes {name}")]);
         let sent = self.send(Input::Volumes(node_name(name), Ok(0)));
         assert_eq!(sent, [format!("unwatch {name}"), format!("assign {name} drain")]);
-        assert_eq!(self.send(Input::Assigned(node_name(name))), [""; 0]);
-        self.observe(name, |node| Node { source: Some(source(NEW)), ..node });
+        self.assigned(name);
     }
 
     /// Drains, assigns and settles a node, and returns the commands after its release.
     fn released(&mut self, name: &str) -> Vec<String> {
-        self.assigned(name);
-        let target = self.target.clone();
-        assert_eq!(self.observe(name, |node| on(node, &target)), [""; 0]);
+        self.drain_and_assign(name);
+        assert_eq!(self.see_on_target(name), [""; 0]);
         assert_eq!(self.wait(30), [format!("release {name}")]);
         self.end_release(name)
     }
@@ -181,35 +128,11 @@ impl Scenario {
         sent
     }
 
-    /// Time passes, with a tick whenever the machine asks for one. Returns the commands that follow.
-    fn wait(&mut self, seconds: i64) -> Vec<String> {
-        let end = self.machine.now.after(seconds);
-        let mut sent = Vec::new();
-        while self.machine.advance(end) {
-            sent.extend(self.send(Input::Tick));
-        }
-        sent
-    }
-
-    fn outcome(&self, name: &str) -> NodeOutcome {
-        let outcome = self.machine.outcome();
-        let pool = outcome.pools.get(&pool_name("a")).unwrap();
-        pool.nodes.iter().find(|node| node.node.as_str() == name).unwrap().clone()
-    }
-
     fn drain_failure(&self, name: &str) -> DrainFailure {
-        match self.outcome(name).end {
+        match self.end(name) {
             End::Failed { failure: ConvergenceFailure::Drain { failure }, rolled_back: false } => failure,
             other => panic!("{other:?}"),
         }
-    }
-
-    fn waits(&self) -> Vec<String> {
-        let waiting = |(node, progress): &(String, Progress)| match progress {
-            Progress::Waiting { waiting } => Some(format!("{node}: {waiting}")),
-            _ => None,
-        };
-        self.progress.iter().filter_map(waiting).collect()
     }
 }
 
@@ -219,7 +142,7 @@ fn unmarked(node: Node) -> Node {
 
 #[test]
 fn pod_that_keeps_its_exclusive_cpus_fails_the_node_and_stops_the_pool() {
-    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     let proxy = Pod { exclusive_cpus: true, ..daemon("proxy") };
@@ -239,7 +162,7 @@ fn pod_that_keeps_its_exclusive_cpus_fails_the_node_and_stops_the_pool() {
 
 #[test]
 fn node_is_marked_evicted_assigned_settled_and_released() {
-    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);
     assert_eq!(scenario.marked("n1"), ["watch n1"]);
     let proxy = Pod { claims: 1, exclusive_cpus: true, ..daemon("proxy") };
@@ -281,9 +204,9 @@ fn node_is_marked_evicted_assigned_settled_and_released() {
 
 #[test]
 fn node_settles_only_while_it_is_ready() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), [""; 0]);
     scenario.wait(20);
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
@@ -292,17 +215,17 @@ fn node_settles_only_while_it_is_ready() {
     assert_eq!(scenario.wait(29), [""; 0]);
     assert_eq!(scenario.wait(1), ["release n1"]);
     scenario.send(Input::Released(node_name("n1"), Ok(())));
-    assert!(scenario.machine.is_finished());
-    assert!(scenario.machine.outcome().is_complete());
+    assert!(scenario.is_finished());
+    assert!(scenario.is_complete());
 }
 
 #[test]
 fn node_that_is_lost_late_in_a_long_settle_time_fails() {
     let mut policy = drains(1);
     policy.drain.settle = Duration::from_secs(1_000);
-    let mut scenario = Scenario::new(policy, &["n1"]);
+    let mut scenario = rollout(policy, &["n1"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     assert_eq!(scenario.wait(900), [""; 0]);
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
@@ -316,9 +239,9 @@ fn node_settles_only_when_its_devices_are_back() {
     let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
     let mut cluster = cluster(&["n1"]);
     cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
-    let mut scenario = Scenario::over(&cluster, drains(1));
+    let mut scenario = rollout_over(&cluster, drains(1));
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| Node { extended_resources: gpus(0), ..on(node, &source(NEW)) });
     assert_eq!(scenario.waits().last().unwrap(), "n1: active, waiting for nvidia.com/gpu: 0 of 8 are back");
     assert_eq!(scenario.wait(60), [""; 0]);
@@ -332,9 +255,9 @@ fn pods_that_stay_are_checked_before_the_release() {
     let unready = Pod { ready: false, ..daemon("proxy") };
     for (pods, fails) in [(vec![daemon("proxy")], false), (vec![unready], true)] {
         let mode = Mode { list_pods: true, ..Mode::ASSIGN };
-        let mut scenario = Scenario::to(NEW, &cluster(&["n1"]), drains(1), mode);
+        let mut scenario = rollout_to(NEW, &cluster(&["n1"]), drains(1), mode);
         assert_eq!(scenario.send(Input::Start), ["mark n1"], "the pods are known from the drain");
-        scenario.assigned("n1");
+        scenario.drain_and_assign("n1");
         scenario.observe("n1", |node| on(node, &source(NEW)));
         assert_eq!(scenario.waits().last().unwrap(), "n1: active, settling before new pods may start");
         assert_eq!(scenario.wait(29), [""; 0]);
@@ -352,9 +275,9 @@ fn pods_that_stay_are_checked_before_the_release() {
 
 #[test]
 fn node_that_is_never_ready_again_fails_and_is_released() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
     scenario.wait(299);
@@ -365,7 +288,7 @@ fn node_that_is_never_ready_again_fails_and_is_released() {
 
 #[test]
 fn refused_drain_evicts_nothing_and_stops_the_pool() {
-    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     let sent = scenario.pods("n1", [pod("a"), Pod { controller: None, ..pod("b") }]);
@@ -374,7 +297,7 @@ fn refused_drain_evicts_nothing_and_stops_the_pool() {
     scenario.observe("n1", |node| Node { drain_mark: None, ..node });
     assert!(matches!(scenario.drain_failure("n1"), DrainFailure::Refused { pods: 1, .. }));
     assert_eq!(scenario.outcome("n2").end, End::NotStarted);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((0, 1)), "the node runs its pods");
 }
 
@@ -386,7 +309,7 @@ fn overdue_drain_releases_or_holds_the_node() {
         let mut policy = drains(1);
         policy.drain.on_timeout = on_timeout;
         policy.drain.timeout = Duration::from_secs(60);
-        let mut scenario = Scenario::new(policy, &["n1"]);
+        let mut scenario = rollout(policy, &["n1"]);
         scenario.send(Input::Start);
         scenario.marked("n1");
         scenario.pods("n1", [pod("a")]);
@@ -400,16 +323,16 @@ fn overdue_drain_releases_or_holds_the_node() {
         assert_eq!(scenario.outcome("n1").marked, marked);
         let record = DrainRecord { evicted: 1, seconds: Some(60.0), blocked: None };
         assert_eq!(scenario.outcome("n1").drain, Some(record));
-        assert!(scenario.machine.is_finished());
-        assert!(!scenario.machine.outcome().is_complete());
+        assert!(scenario.is_finished());
+        assert!(!scenario.is_complete());
     }
 }
 
 #[test]
 fn stop_releases_nodes_that_are_not_assigned() {
-    let mut scenario = Scenario::new(drains(3), &["n1", "n2", "n3"]);
+    let mut scenario = rollout(drains(3), &["n1", "n2", "n3"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1", "mark n2", "mark n3"]);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.marked("n2");
     assert_eq!(scenario.pods("n2", [pod("a")]), ["evict n2 a"]);
     assert_eq!(scenario.send(Input::Stop(StopReason::Interrupted)), ["unwatch n2", "release n2"]);
@@ -418,29 +341,29 @@ fn stop_releases_nodes_that_are_not_assigned() {
     assert_eq!(scenario.send(Input::Marked(node_name("n3"), Ok(()))), ["release n3"]);
     scenario.send(Input::Released(node_name("n2"), Ok(())));
     scenario.send(Input::Released(node_name("n3"), Err("forbidden".to_owned())));
-    assert!(!scenario.machine.is_finished(), "n1 is in transition");
+    assert!(!scenario.is_finished(), "n1 is in transition");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     assert_eq!(scenario.wait(30), ["release n1"]);
     scenario.send(Input::Released(node_name("n1"), Ok(())));
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
     assert_eq!(scenario.outcome("n2").end, End::NotStarted);
     assert_eq!((scenario.outcome("n3").end, scenario.outcome("n3").marked), (End::NotStarted, true));
 }
 
 #[test]
 fn lost_mark_ends_the_drain_and_leaves_the_node_alone() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     scenario.pods("n1", [pod("a")]);
     assert_eq!(scenario.observe("n1", |node| Node { drain_mark: None, ..node }), ["unwatch n1"]);
     assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
 }
 
 #[test]
 fn node_that_another_program_claims_is_released() {
-    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     scenario.pods("n1", [pod("a")]);
@@ -451,11 +374,10 @@ fn node_that_another_program_claims_is_released() {
 
 #[test]
 fn failed_node_is_rolled_back_while_it_is_drained() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
-    scenario.machine =
-        Machine::new(&planned(drains(1), &cluster(&["n1"])), Mode { rollback_on_failure: true, ..Mode::ASSIGN });
+    let mode = Mode { rollback_on_failure: true, ..Mode::ASSIGN };
+    let mut scenario = rollout_to(NEW, &cluster(&["n1"]), drains(1), mode);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     let sent = scenario.observe("n1", |node| refusing(node, &source(NEW), error_text::VALIDATE));
     assert_eq!(sent, ["roll back n1 drain"]);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
@@ -468,9 +390,9 @@ fn failed_node_is_rolled_back_while_it_is_drained() {
 fn released_canary_is_drained_again_before_its_rollback() {
     let mut policy = drains(1);
     policy.canary = canary(1, 600);
-    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    let mut scenario = rollout(policy, &["n1", "n2"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     assert_eq!(scenario.wait(30), ["release n1"]);
     scenario.send(Input::Released(node_name("n1"), Ok(())));
@@ -484,7 +406,7 @@ fn released_canary_is_drained_again_before_its_rollback() {
     assert_eq!(scenario.observe("n1", |node| on(node, &source(OLD))), ["release n1"]);
     scenario.send(Input::Released(node_name("n1"), Ok(())));
     assert_eq!(scenario.outcome("n1").end, End::RolledBack);
-    assert!(scenario.machine.is_finished());
+    assert!(scenario.is_finished());
 }
 
 /// Two requests for marks would be answered in any order, and the refusal of one would hide the mark of the other. The
@@ -492,7 +414,7 @@ fn released_canary_is_drained_again_before_its_rollback() {
 #[test]
 fn node_gets_no_second_mark_before_the_first_is_answered() {
     for (answer, sent) in [(Ok(()), vec!["watch n1"]), (Err("forbidden".to_owned()), vec!["mark n1"])] {
-        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        let mut scenario = rollout(drains(1), &["n1"]);
         assert_eq!(scenario.send(Input::Start), ["mark n1"]);
         for maintainer in [Some(Maintainer::Kured), None] {
             assert_eq!(scenario.observe("n1", |node| Node { maintainer, ..node }), [""; 0]);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn refused_request_ends_the_drain() {
     let marked = || {
-        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        let mut scenario = rollout(drains(1), &["n1"]);
         scenario.send(Input::Start);
         scenario.marked("n1");
         scenario
@@ -26,9 +26,9 @@ fn refused_request_ends_the_drain() {
 
 #[test]
 fn events_of_an_ended_drain_have_no_effect() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     assert_eq!(scenario.pods("n1", [pod("a")]), [""; 0]);
     assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(1))), [""; 0]);
     let refused = Err("forbidden".to_owned());
@@ -38,7 +38,7 @@ fn events_of_an_ended_drain_have_no_effect() {
 
 #[test]
 fn volumes_are_counted_by_one_request_at_a_time() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     assert_eq!(scenario.pods("n1", [daemon("proxy")]), ["volumes n1"]);
@@ -50,7 +50,7 @@ fn volumes_are_counted_by_one_request_at_a_time() {
 /// No other pod is deleted past its PodDisruptionBudget.
 #[test]
 fn only_daemon_pods_with_exclusive_cpus_are_deleted() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     let plugin = Pod { exclusive_cpus: true, ..daemon("plugin") };
@@ -70,7 +70,7 @@ fn gpus(number: u64) -> ExtendedResources {
 fn with_eight_gpus() -> Scenario {
     let mut cluster = cluster(&["n1"]);
     cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
-    let mut scenario = Scenario::over(&cluster, drains(1));
+    let mut scenario = rollout_over(&cluster, drains(1));
     scenario.send(Input::Start);
     scenario
 }
@@ -78,7 +78,7 @@ fn with_eight_gpus() -> Scenario {
 #[test]
 fn node_settles_only_with_as_many_devices_as_before() {
     let mut scenario = with_eight_gpus();
-    scenario.assigned("n1");
+    scenario.drain_and_assign("n1");
     scenario.observe("n1", |node| Node { extended_resources: gpus(7), ..on(node, &source(NEW)) });
     assert_eq!(scenario.wait(30), [""; 0]);
     scenario.observe("n1", |node| Node { extended_resources: gpus(8), ..node });
@@ -104,8 +104,8 @@ fn new_decision_drains_the_node_before_its_assignment() {
     let policy = || RolloutPolicy { canary: canary(1, 600), ..drains(1) };
     let other = format!("{to}{NEW}");
     let mut cluster = cluster_on(from, &["n1"]);
-    let mut scenario = Scenario::to(to, &cluster, policy(), Mode::ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+    let mut scenario = rollout_to(to, &cluster, policy(), Mode::ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     with_fields(&mut cluster, &other);
     let changed = on(scenario.nodes["n1"].clone(), &source(&other));
     let decision = decide_again(&wants(to, policy()), &cluster, &options(), &pool_name("a"), &changed);
@@ -124,7 +124,7 @@ fn new_decision_drains_the_node_before_its_assignment() {
 /// A node is drained twice in a run if another program claims it for a moment.
 #[test]
 fn answers_to_an_earlier_drain_have_no_effect_on_the_next() {
-    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    let mut scenario = rollout(drains(1), &["n1"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     assert_eq!(scenario.pods("n1", [pod("a")]), ["evict n1 a"]);

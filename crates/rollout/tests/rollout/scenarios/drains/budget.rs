@@ -6,13 +6,13 @@ use super::*;
 fn drains_of_unavailable_nodes_are_limited_by_the_budget() {
     let mut cluster = cluster(&["n1", "n2", "n3"]);
     cluster.nodes.values_mut().for_each(|node| node.ready = Readiness::NotReady);
-    let mut scenario = Scenario::over(&cluster, drains(1));
+    let mut scenario = rollout_over(&cluster, drains(1));
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);
 }
 
 #[test]
 fn node_that_becomes_unavailable_is_drained_in_its_turn() {
-    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);
     assert_eq!(scenario.observe("n2", |node| Node { ready: Readiness::NotReady, ..node }), [""; 0]);
     assert_eq!(scenario.marked("n1"), ["watch n1"]);
@@ -32,13 +32,13 @@ fn node_that_becomes_unavailable_is_drained_in_its_turn() {
 fn node_whose_drain_failed_takes_budget_until_it_is_released() {
     let mut policy = drains(1);
     policy.max_failures = 1;
-    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    let mut scenario = rollout(policy, &["n1", "n2"]);
     scenario.send(Input::Start);
     // The watch has not shown the mark yet.
     scenario.send(Input::Marked(node_name("n1"), Ok(())));
     let unmanaged = Pod { controller: None, ..pod("a") };
     assert_eq!(scenario.pods("n1", [unmanaged]), ["unwatch n1", "release n1"]);
-    assert!(!scenario.machine.is_finished());
+    assert!(!scenario.is_finished());
     assert_eq!(scenario.observe("n2", |node| node), [""; 0]);
     assert_eq!(scenario.end_release("n1"), ["mark n2"]);
 }
@@ -47,7 +47,7 @@ fn node_whose_drain_failed_takes_budget_until_it_is_released() {
 fn failed_drain_does_not_exhaust_the_budget() {
     let mut policy = drains(1);
     policy.max_failures = 1;
-    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    let mut scenario = rollout(policy, &["n1", "n2"]);
     scenario.send(Input::Start);
     scenario.marked("n1");
     scenario.pods("n1", [Pod { controller: None, ..pod("a") }]);
@@ -58,7 +58,7 @@ fn failed_drain_does_not_exhaust_the_budget() {
 #[test]
 fn canary_that_settles_keeps_the_gate_closed() {
     let policy = RolloutPolicy { canary: canary(1, 0), ..drains(2) };
-    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    let mut scenario = rollout(policy, &["n1", "n2"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);
     assert_eq!(scenario.released("n1"), ["mark n2"]);
 }
