@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Outcome;
 use super::forecast::PoolStart;
 use super::pool::blockers::MayStart;
-use super::pool::blockers::order::{Room, Turn};
+use super::pool::blockers::order::{Room, Standing};
 use super::pool::{Id, Pool};
 pub use super::signals::{Command, Input, Mode};
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -52,7 +52,7 @@ pub struct Machine {
     waiting: BTreeSet<PoolName>,
     earlier: EarlierPools,
     /// Whether a node was started in this run.
-    started: bool,
+    baseline_ended: bool,
 }
 
 /// Nodes that use the limit of all pools, so that counting needs no iteration over all pools.
@@ -93,7 +93,7 @@ impl Machine {
             is_news: true,
             waiting: waits.map(|pool| pool.name.clone()).collect(),
             earlier: EarlierPools::default(),
-            started: false,
+            baseline_ended: false,
             pools,
         }
     }
@@ -229,8 +229,8 @@ impl StateMachine for Machine {
         }
         self.share_room(now, out);
         self.advance_order(now, out);
-        if !self.started && self.pools.values().any(Pool::has_started) {
-            self.started = true;
+        if !self.baseline_ended && self.pools.values().any(Pool::has_started) {
+            self.baseline_ended = true;
             self.pools.values_mut().for_each(Pool::end_baseline);
         }
         commands
@@ -307,17 +307,17 @@ struct EarlierPools {
 
 impl EarlierPools {
     fn wait(&mut self, name: &PoolName, pool: &Pool, now: Instant) -> Wait {
-        match pool.turn() {
-            Turn::Ended => Wait::Ended,
-            Turn::Running => Wait::Running { ends: None },
-            Turn::Lost => {
+        match pool.standing() {
+            Standing::Ended => Wait::Ended,
+            Standing::Running => Wait::Running { ends: None },
+            Standing::Lost => {
                 // The soak time begins again once the node is back.
                 self.converged_since.remove(name);
                 let since = *self.lost_since.entry(name.clone()).or_insert(now);
                 let ends = since.after(pool.time_limit());
                 if ends <= now { Wait::Ended } else { Wait::Running { ends: Some(ends) } }
             }
-            Turn::Converged => {
+            Standing::Converged => {
                 self.lost_since.remove(name);
                 let since = *self.converged_since.entry(name.clone()).or_insert(now);
                 Wait::Soaking { until: since.after(pool.soak_for_others()) }

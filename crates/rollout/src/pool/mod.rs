@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::blockers::Starts;
-use self::blockers::order::Turn;
+use self::blockers::order::Standing;
 use self::node::{Node, Stage, Wave};
 use self::pointer::PointerRun;
 use self::rollback::Rollbacks;
@@ -50,7 +50,7 @@ pub(crate) struct Pool {
     now: Now,
     commands: Vec<Command>,
     /// Whether the rollout has started. Before, nodes are only observed.
-    started: bool,
+    is_on: bool,
     /// Whether canaries or a soak delay the start of nodes.
     gate: StartGate<Instant>,
     starts: Starts,
@@ -157,7 +157,7 @@ impl Pool {
             nodes: Nodes::new(nodes.into_iter()),
             now: Now { instant: Instant::START, time: jiff::Timestamp::UNIX_EPOCH },
             commands: Vec::new(),
-            started: false,
+            is_on: false,
             gate,
             failures: Failures::default(),
             closed: Closed::default(),
@@ -171,7 +171,7 @@ impl Pool {
         self.now = now;
         self.starts.look(now);
         event(self);
-        if self.started {
+        if self.is_on {
             self.reconcile();
         }
         self.release_ended();
@@ -199,7 +199,7 @@ impl Pool {
 
     /// Begins the rollout. Known failures on this target count before any node is assigned.
     pub(crate) fn start(&mut self) {
-        self.started = true;
+        self.is_on = true;
         for id in self.nodes.all() {
             if let Some(failure) = self.nodes[id].intent.known_failure().cloned() {
                 self.fail(id, failure, Duration::ZERO);
@@ -370,17 +370,17 @@ impl Pool {
 /// Progress of a pool for those that wait for it.
 impl Pool {
     /// What the pool means for those that wait for it.
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn standing(&self) -> Standing {
         if self.is_closed() {
-            return Turn::Ended;
+            return Standing::Ended;
         }
         if !self.is_finished_but_for_trials() {
-            return Turn::Running;
+            return Standing::Running;
         }
         match self.number(Count::OnTarget) + self.number(Count::Gone) == self.nodes.len() {
-            false => Turn::Ended,
-            true if self.number(Count::Lost) > 0 => Turn::Lost,
-            true => Turn::Converged,
+            false => Standing::Ended,
+            true if self.number(Count::Lost) > 0 => Standing::Lost,
+            true => Standing::Converged,
         }
     }
 

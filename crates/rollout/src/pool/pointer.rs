@@ -81,7 +81,7 @@ impl Pool {
 
     /// Reports whether nodes that the reconciler assigned have converged in this run, and stay on the target.
     fn has_converged_nodes(&self) -> bool {
-        let runs = self.started && self.closed.stopped.is_none() && !self.rollbacks.is_on();
+        let runs = self.is_on && self.closed.stopped.is_none() && !self.rollbacks.is_on();
         runs && self.number(Count::Proven) > 0
     }
 

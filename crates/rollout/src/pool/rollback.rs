@@ -21,7 +21,7 @@ pub(super) struct Rollbacks {
     /// Nodes whose rollback needs budget: it drains them, or they have converged.
     queue: BTreeSet<Id>,
     /// Time since which unavailable nodes delay these rollbacks.
-    stalled_since: Option<Instant>,
+    blocked_since: Option<Instant>,
 }
 
 /// Which nodes of this run are rolled back without having failed.
@@ -134,8 +134,8 @@ impl Pool {
     /// nodes use up the budget for too long.
     pub(super) fn start_rollbacks(&mut self) {
         let (now, limit) = (self.now.instant, self.policy.limits.node);
-        if self.rollbacks.stalled_since.is_some_and(|since| now.since(since) >= limit) {
-            self.rollbacks.stalled_since = None;
+        if self.rollbacks.blocked_since.is_some_and(|since| now.since(since) >= limit) {
+            self.rollbacks.blocked_since = None;
             for id in std::mem::take(&mut self.rollbacks.queue) {
                 self.stays_on_target(id, DrainFailure::NoBudget);
             }
@@ -149,14 +149,14 @@ impl Pool {
             if node.facts.is_healthy && !self.has_budget_for(node) {
                 // A node in transition may make room.
                 if self.number(Count::InFlight) > 0 || self.awaits_other_pools() {
-                    self.rollbacks.stalled_since = None;
+                    self.rollbacks.blocked_since = None;
                 } else {
-                    let since = *self.rollbacks.stalled_since.get_or_insert(now);
+                    let since = *self.rollbacks.blocked_since.get_or_insert(now);
                     self.wake(since.after(limit));
                 }
                 return;
             }
-            self.rollbacks.stalled_since = None;
+            self.rollbacks.blocked_since = None;
             self.rollbacks.queue.remove(&id);
             if node.facts.hold.is_some() {
                 self.stays_on_target(id, DrainFailure::Claimed);

@@ -34,7 +34,7 @@ pub(in crate::pool) struct Gates {
     /// Since when the pool waits for the first answers: since its turn has come.
     since: Option<Instant>,
     /// Whether a node of any pool was started in this run. Series that begin to fire later may be its effect.
-    run_started: bool,
+    baseline_ended: bool,
 }
 
 /// One gate in one rollout.
@@ -88,7 +88,7 @@ impl Gates {
             stale: mode.gates.unwrap_or_default().saturating_mul(2),
             has_baseline: !on_target,
             since: None,
-            run_started: false,
+            baseline_ended: false,
         }
     }
 
@@ -100,7 +100,7 @@ impl Gates {
                 continue;
             }
             if self.has_baseline
-                && (!self.run_started || run.answer.is_none())
+                && (!self.baseline_ended || run.answer.is_none())
                 && let Some(known) = KnownSeries::of(&asked.answer)
             {
                 run.known = known;
@@ -143,7 +143,7 @@ impl Pool {
 
     /// Ends the baseline of the gates, because a node of some pool was started. Only first answers still belong to it.
     pub(crate) fn end_baseline(&mut self) {
-        self.starts.gates.run_started = true;
+        self.starts.gates.baseline_ended = true;
     }
 
     /// Handles an answer.

@@ -27,7 +27,7 @@ impl Room {
 
 /// Progress of a pool that another one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Standing {
     /// Nodes of the pool have not converged yet.
     Running,
     /// Each node runs the target of the pool.
@@ -45,7 +45,7 @@ pub(super) fn may_start(pool: &Pool, _: &Node) -> MayStart {
 impl Pool {
     /// Pools that this one waits for. None before the start, when nodes are only observed, and without a pending node.
     pub(crate) fn waits_for(&self) -> Option<&BTreeSet<PoolName>> {
-        let waits = self.started && self.starts.turn != MayStart::Yes;
+        let waits = self.is_on && self.starts.turn != MayStart::Yes;
         Some(&self.policy.rules.after).filter(|_| waits && self.number(Count::Pending) > 0 && !self.is_closed())
     }
 

@@ -425,3 +425,16 @@ fn node_that_recovers_during_the_list_waits_for_its_domain() {
     assert!(scenario.send(Input::PodsListed(node_name("n1"), Ok(Vec::new()))).is_empty());
     assert_eq!(scenario.send(Input::PodsListed(node_name("n2"), Ok(Vec::new()))), ["assign n2"]);
 }
+
+/// Nothing would begin after it.
+#[test]
+fn domain_of_held_nodes_keeps_no_earlier_one_on() {
+    let maintained = Node { maintainer: Some(Maintainer::Kured), ..in_zone(node("n2", "a"), Some("b")) };
+    let first = in_zone(node("n1", "a"), Some("a"));
+    let mut scenario = rollout([first, maintained], ordered(2, 60), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n1"]);
+    scenario.converge("n1");
+    assert!(scenario.is_finished());
+    scenario.see(unready("n1", "a"));
+    assert_eq!((scenario.end("n1"), scenario.is_finished()), (End::Converged, true));
+}

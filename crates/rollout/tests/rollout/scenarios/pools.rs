@@ -361,3 +361,20 @@ fn order_acts_only_after_the_start() {
     scenario.send(Input::Start);
     assert!(!scenario.is_finished(), "b1 is watched");
 }
+
+#[test]
+fn pools_that_are_due_together_share_the_limit_in_the_order_of_their_names() {
+    let soaking = || RolloutPolicy { canary: canary(1, 60), ..policy(2) };
+    let nodes = ["a1", "a2", "b1", "b2"].map(|name| node(name, &name[..1]));
+    let settled = on(node("c1", "c"), &target("c1"));
+    let pools = [wanted("a", soaking()), wanted("b", soaking()), wanted("c", policy(1))];
+    let mut scenario = rollout_within(Some(2), pools, nodes.into_iter().chain([settled]));
+    assert_eq!(scenario.send(Input::Start), ["assign a1", "assign b1"]);
+    // The soak of b ends first.
+    scenario.converge("b1");
+    scenario.wait(10);
+    scenario.converge("a1");
+    scenario.observe("c1", |node| Node { ready: Readiness::NotReady, ..node });
+    scenario.machine.now = scenario.machine.now.after(80);
+    assert_eq!(scenario.send(Input::Tick), ["assign a2"]);
+}

@@ -91,3 +91,13 @@ fn late_drain_holds_no_other_node() {
         assert_eq!(scenario.outcome("n1").end, End::Held);
     }
 }
+
+/// The window is asked before the budget, which one drain would use up.
+#[test]
+fn marks_of_an_earlier_run_are_released_when_the_window_is_closed() {
+    let mut cluster = cluster(&["n1", "n2"]);
+    cluster.nodes.values_mut().for_each(|node| node.drain_mark = Some(Box::new(mark("a"))));
+    let mut scenario = rollout_over(&cluster, excluded(1, 0));
+    assert_eq!(scenario.send(Input::Start), ["release n1", "release n2"]);
+    assert!(held(&scenario));
+}
