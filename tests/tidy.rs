@@ -14,7 +14,7 @@ use kubelet_config::minor::{NEWEST_RELEASED, OLDEST};
 use walkdir::WalkDir;
 
 /// Dependencies that the manifest of a crate must not have, so that its code cannot use them.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     (
         "kubelet-config",
         &[
@@ -26,12 +26,17 @@ const LAYERS: [(&str, &[&str]); 8] = [
             "nodecfg-cluster",
             "nodecfg-contract",
             "nodecfg-install",
+            "nodecfg-observed",
             "nodecfg-planning",
             "nodecfg-sandbox",
             "tokio",
         ],
     ),
-    ("contract", &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
+    (
+        "contract",
+        &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-observed", "nodecfg-planning", "tokio"],
+    ),
+    ("observed", &["clap", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
     ("install", &["clap", "git2", "kube", "nodecfg-agent", "nodecfg-cluster", "nodecfg-planning", "tokio"]),
     ("planning", &["clap", "futures", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-sandbox", "tokio"]),
     ("rollout", &["clap", "futures", "git2", "kube", "nodecfg-clock", "nodecfg-cluster", "nodecfg-sandbox", "tokio"]),
@@ -44,7 +49,13 @@ const LAYERS: [(&str, &[&str]); 8] = [
 /// files are exempt.
 const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
-        &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src", "crates/rollout/src"],
+        &[
+            "crates/contract/src",
+            "crates/kubelet-config/src",
+            "crates/observed/src",
+            "crates/planning/src",
+            "crates/rollout/src",
+        ],
         &["std::fs", "TcpListener", "TcpStream", "UdpSocket", "std::process", "std::env", "std::thread"],
         "is pure: callers pass in time, randomness and external data",
     ),

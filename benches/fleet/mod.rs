@@ -8,13 +8,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kubelet_config::finding::Strictness;
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
-use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
-    Readiness,
-};
-use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion};
+use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed, Readiness};
 use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::snapshot::Snapshot;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::Observed;
+use nodecfg_observed::Observed;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::DrainMode;
 use nodecfg_planning::plan::{Plan, Scope, check, make, membership, required_config_maps};

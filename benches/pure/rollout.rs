@@ -7,14 +7,15 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 use nodecfg_planning::convergence::{WaitContext, evaluate};
 use nodecfg_planning::desired::MaxUnavailable;
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_rollout::machine::{Command, Input, Machine, Mode, StateMachine as _};
 
-use super::fleet::{self, NODES, POOLS};
+use super::fleet;
+use super::fleet::{NODES, POOLS};
 
 /// Observed states of a node: assigned, then converged.
 type NodeStates = [Node; 2];

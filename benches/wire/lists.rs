@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use nodecfg_cluster::{ClusterReader, LabelKeys, ReaderOptions};
-use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::labels::POOL_LABEL;
 
 use super::figures::Figures;
 use super::fleet::{NODES, POOLS};

@@ -9,8 +9,8 @@ use http_body_util::BodyExt as _;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::installation::NAMESPACE;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_sandbox::nodes;
 use serde_json::json;
 use tempfile::TempDir;
@@ -18,11 +18,10 @@ use tokio::task::JoinSet;
 
 use super::answering::{NODE_CONFIGS, answer};
 use super::figures::Figures;
-use super::fleet;
 use super::program::{Cost, nodecfg, run};
-use super::quantile;
 use super::real_servers::{ASSETS, Servers};
 use super::sandbox::{SandboxSize, ServedSandbox, V1_36, client, write_repository};
+use super::{fleet, quantile};
 
 /// Argument that selects the client that only downloads lists.
 pub const DOWNLOADS: &str = "only-downloads";

@@ -14,7 +14,7 @@ use nodecfg_cluster::objects::Wanted;
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterReader};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::ListVersions;
+use nodecfg_observed::ListVersions;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;

@@ -8,9 +8,9 @@ use kubelet_config::duration;
 use kubelet_config::pod_range::PodRange;
 use kubelet_config::quantity::Quantity;
 use libfuzzer_sys::fuzz_target;
-use nodecfg_contract::ContentHash;
+use nodecfg_contract::{ContentHash, KubeletVersion};
 use nodecfg_contract::names::{FleetName, NodeName};
-use nodecfg_contract::observed::{CreationTime, DrainMark, KubeletVersion, ServerVersion};
+use nodecfg_observed::{CreationTime, DrainMark, ServerVersion};
 use nodecfg_planning::desired::parse_selector;
 use nodecfg_planning::schedule::window::Start;
 

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::Node;
-use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_observed::Node;
 
 /// Labels of pools in common platforms. The label that most nodes have is used, the first one of several.
 const KNOWN: [&str; 9] = [

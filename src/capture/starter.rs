@@ -13,8 +13,8 @@ use super::pools::{Group, Selection};
 use super::remarks::{comments, is_same_yaml, wrapped};
 use super::{kubelet_file, names};
 use kubelet_config::document::canonical_text;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_planning::desired::FLEET_FILE;
 
 /// Current configuration of a pool's nodes.

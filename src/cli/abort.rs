@@ -5,11 +5,13 @@ use std::time::Duration;
 use super::cluster_args::parse_timeout;
 use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{CommandResult, Exit, Terminal, run};
-use crate::report::orders::{self, AbortResult, Aborted, Holder};
-use crate::report::{self, Format};
-use nodecfg_cluster::lease::{self, HoldState};
+use crate::report;
+use crate::report::orders::{AbortResult, Aborted, Holder};
+use crate::report::{Format, orders};
+use nodecfg_cluster::lease;
+use nodecfg_cluster::lease::HoldState;
 use nodecfg_contract::json_document::Document;
-use nodecfg_contract::observed::Abort;
+use nodecfg_observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, wherever it runs.
 ///

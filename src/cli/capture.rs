@@ -1,7 +1,8 @@
 //! `nodecfg capture`: reads the configuration that nodes run and writes it as repository files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::{ClusterArgs, label_keys};
@@ -13,15 +14,16 @@ use crate::capture::{
     Common, NodeConfiguration, captured_pool, common, kubelet_file, names, remarks, schema_of, to_yaml,
     with_schema_line, without_defaults,
 };
+use crate::report;
 use crate::report::capture::{Capture, Failed};
-use crate::report::{self, Format, findings};
+use crate::report::{Format, findings};
 use kubelet_config::Minor;
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_observed::{Node, Readiness};
 use nodecfg_planning::desired::{POOLS_FOLDER, parse_selector};
 use nodecfg_planning::plan::membership;
 

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::StreamExt as _;
 use futures::future::join_all;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use super::cluster_args::{BoundClusterArgs, invalid_default_name, label_keys};
@@ -12,20 +11,22 @@ use super::planning::Allowances;
 use super::repository_args::{Loaded, LocalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::doctor::{
-    self, CheckedRight, DetectedBinding, Fact, Facts, Installed, InstalledPolicy, Lock, Pods, Purpose, Repository,
-    Server, Unavailable,
+    CheckedRight, DetectedBinding, Fact, Facts, Installed, InstalledPolicy, Lock, Pods, Purpose, Repository, Server,
+    Unavailable,
 };
-use crate::report::doctor::{self as report, Findings};
-use crate::report::{self as reports, Format};
+use crate::report::doctor::Findings;
+use crate::report::{Format, doctor as report};
+use crate::{doctor, report as reports};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::binding::by_version;
 use nodecfg_cluster::diagnostics::InstalledObject;
-use nodecfg_cluster::lease::{self, LeaseView};
-use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
+use nodecfg_cluster::lease::LeaseView;
+use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys, lease};
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right, config_maps_policy};
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Orders};
 use nodecfg_install::rights;
+use nodecfg_observed::{ConfigMapKey, Observed, Orders};
 use nodecfg_planning::plan;
 
 /// Maximum number of ConfigMaps read in full because nodes point at them, beyond those that a plan needs.

@@ -6,13 +6,14 @@ use super::pool_history::PoolHistory;
 use super::repository_args::RepositoryArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::history::{Subject, Whereabouts};
-use crate::report::history::{self as shown, History};
-use crate::report::{self, Format};
+use crate::report;
+use crate::report::history::History;
+use crate::report::{Format, history as shown};
 use crate::repository::history::known;
 use nodecfg_cluster::observe::{list, read_contents};
 use nodecfg_contract::names::{CommitId, PoolName};
-use nodecfg_contract::observed::ConfigMapKey;
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_observed::ConfigMapKey;
 use nodecfg_planning::plan::PointerState;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.

@@ -10,8 +10,9 @@ use crate::capture::{
     AdoptionError, CurrentConfig, Draft, Group, Repository, SCHEMA_FOLDER, StarterPool, adopt, common, common_config,
     empty_repository, group_nodes, with_schemas,
 };
+use crate::report;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
-use crate::report::{self, Format, findings};
+use crate::report::{Format, findings};
 use kubelet_config::Minor;
 use kubelet_config::label::check_label_key;
 use kubelet_config::minor::NEWEST_RELEASED;
@@ -20,7 +21,7 @@ use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
+use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 
 /// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.

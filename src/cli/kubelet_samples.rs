@@ -9,10 +9,10 @@ use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Observed, RunningConfig, UnreadReason};
+use nodecfg_observed::{Observed, RunningConfig, UnreadReason};
 use nodecfg_planning::desired::Desired;
-use nodecfg_rollout::Outcome;
-use nodecfg_rollout::witness::{self, Witnesses};
+use nodecfg_rollout::witness::Witnesses;
+use nodecfg_rollout::{Outcome, witness};
 use tokio::sync::watch;
 
 /// Time limit of one kubelet's answer.

@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::CommandError;
 use super::cluster_args::BoundClusterArgs;
-use super::environment;
 use super::fleet_args::FleetArgs;
 use super::unknown_name::unknown_name;
+use super::{CommandError, environment};
 use crate::report::orders::Holder;
-use nodecfg_cluster::lease::{self, LeaseView};
-use nodecfg_cluster::{ClusterReader, LabelKeys, observe};
+use nodecfg_cluster::lease::LeaseView;
+use nodecfg_cluster::{ClusterReader, LabelKeys, lease, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::ManagedConfigMap;
-use nodecfg_contract::observed::orders::LONGEST_REASON;
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::ManagedConfigMap;
+use nodecfg_observed::orders::LONGEST_REASON;
 
 /// Arguments that select a fleet in a cluster.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use super::order_args::{FleetLocation, OrderArgs, holder, parse_reason};
 use super::{CommandResult, Exit, Terminal, run};
-use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
-use crate::report::{self, Format};
-use nodecfg_cluster::lease::{self, LeaseSnapshot};
+use crate::report;
+use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
+use crate::report::{Format, orders};
+use nodecfg_cluster::lease;
+use nodecfg_cluster::lease::LeaseSnapshot;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::Pause;
+use nodecfg_observed::Pause;
 
 /// Pause rollouts of pools until they are resumed.
 ///

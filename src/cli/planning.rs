@@ -11,11 +11,12 @@ use super::terminal::Terminal;
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
 use kubelet_config::finding::{Finding, Severity, Strictness};
-use nodecfg_cluster::lease::{self, HeldLock, OrderError};
-use nodecfg_cluster::{ClusterError, ClusterReader, observe};
+use nodecfg_cluster::lease::{HeldLock, OrderError};
+use nodecfg_cluster::{ClusterError, ClusterReader, lease, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_contract::observed::{Observed, Orders};
-use nodecfg_planning::plan::{self, CLUSTER_FINDINGS, Options, Plan, Scope};
+use nodecfg_observed::{Observed, Orders};
+use nodecfg_planning::plan;
+use nodecfg_planning::plan::{CLUSTER_FINDINGS, Options, Plan, Scope};
 
 /// A plan and its input.
 pub(super) struct Planned {

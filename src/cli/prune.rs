@@ -14,13 +14,14 @@ use super::reconcile::LockArgs;
 use super::repository_args::OptionalRepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run};
-use crate::report::pruning::{self, Pruning};
-use crate::report::{self, Format, count, progress};
+use crate::report;
+use crate::report::pruning::Pruning;
+use crate::report::{Format, count, progress, pruning};
 use nodecfg_cluster::lease::HeldLock;
 use nodecfg_cluster::observe::read_contents;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, Deletion, ManagedConfigMap, Observed};
+use nodecfg_observed::{ConfigMapKey, Deletion, ManagedConfigMap, Observed};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{KEEP, PruneOptions, PrunePlan, check_prune, prune};
 

@@ -14,13 +14,14 @@ use super::reconcile::LockArgs;
 use super::repository_args::OptionalRepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run};
-use crate::report::release::{self, Release, ReleaseEnd, ReleasedNode};
-use crate::report::{self, Format, count, progress};
+use crate::report;
+use crate::report::release::{Release, ReleaseEnd, ReleasedNode};
+use crate::report::{Format, count, progress, release};
 use nodecfg_cluster::lease::HeldLock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
-use nodecfg_contract::observed::{Node, Released};
+use nodecfg_observed::{Node, Released};
 
 /// Number of concurrent releases.
 const CONCURRENCY: usize = 8;
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
     use clap::Parser as _;
     use jiff::Timestamp;
-    use nodecfg_contract::observed::{Drain, DrainMark};
+    use nodecfg_observed::{Drain, DrainMark};
     use nodecfg_planning::plan::fixtures::{fleet, namespace, node, pool_name};
 
     #[derive(clap::Parser)]

@@ -13,10 +13,10 @@ use super::planning::Allowances;
 use super::reconcile::{ReasonArgs, Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, OptionalRepositoryArgs, RepositoryArgs};
-use super::run::{self, Purpose};
+use super::run::Purpose;
 use super::scope_args::with_keys_of;
 use super::unknown_name::unknown_name;
-use super::{CommandError, CommandResult, Exit, Terminal};
+use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report::progress::RunHeader;
 use crate::report::{Format, count, progress};
 use crate::review::Side;
@@ -25,9 +25,9 @@ use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, MaxUnavailable, PoolTarget, parse_selector};
 use nodecfg_planning::plan::{
     NodeSelection, NodeSelectionError, Options, Scope, membership, pools_of_nodes, select_nodes,

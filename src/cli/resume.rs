@@ -9,7 +9,7 @@ use crate::report::Format;
 use crate::report::orders::{PoolOrder, PoolResult};
 use nodecfg_cluster::lease;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::Pause;
+use nodecfg_observed::Pause;
 
 /// Resume rollouts of paused pools.
 ///

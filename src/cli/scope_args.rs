@@ -8,7 +8,7 @@ use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, parse_selector};
 use nodecfg_planning::plan::{Scope, membership};
 

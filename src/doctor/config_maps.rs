@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::access::unavailable;
 use super::{Check, Facts, NameSample, SyncFailure, count};
 use kubelet_config::document::Document;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::KUBELET_KEY;
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{
-    CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Observed,
-};
+use nodecfg_contract::{ContentHash, KUBELET_KEY};
+use nodecfg_observed::{ConfigMapKey, Observed};
 
 /// Number of ConfigMaps that get their own check, per code.
 const MAX_CHECKS: usize = 5;

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample};
-use nodecfg_contract::observed::Drain;
+use nodecfg_observed::Drain;
 use nodecfg_planning::desired::RolloutPolicy;
 
 /// Tolerance for a start in the future. The clocks of two machines write and read it.

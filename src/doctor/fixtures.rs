@@ -5,11 +5,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::{
-    AgentActivity, CONTENT_HASH_ANNOTATION, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL, MANAGER, Node, Proof,
-};
+use nodecfg_contract::labels::{CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
+use nodecfg_contract::{KubeletVersion, nodeconfig};
 use nodecfg_install::rights;
+use nodecfg_observed::{AgentActivity, Node, Proof};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan;
 use nodecfg_planning::plan::fixtures::{

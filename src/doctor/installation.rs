@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::access::unavailable;
 use super::definition::{differences, is_established};
 use super::{Check, DetectedBinding, Fact, Facts, NameSample, Pods, SyncFailure, count, not_checked, policies};
+use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::installation::AGENT_DAEMON_SET;
-use nodecfg_contract::observed::{KubeletVersion, Node, ServerVersion};
+use nodecfg_observed::{Node, ServerVersion};
 
 const INSTALL: &str = "update it with nodecfg install (--dry-run prints the changes)";
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
-use nodecfg_contract::observed::{NodeActivity, Observed, Orders, ServerVersion};
+use nodecfg_observed::{NodeActivity, Observed, Orders, ServerVersion};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Plan, Problem, Why};
 

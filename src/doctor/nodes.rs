@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample, NodeActivity, count};
-use nodecfg_contract::observed::{Node, NodeSupport, Observed, Proof, Readiness};
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::{Node, NodeSupport, Observed, Proof, Readiness};
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 
 /// Time after which an agent counts as silent. An agent writes its status at least every 72 minutes, so two writes

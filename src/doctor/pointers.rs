@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Check, Facts, NameSample, count};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Observed};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::PointerState;
 
@@ -137,7 +137,8 @@ mod tests {
     use super::super::fixtures::{gpu, healthy, with_pools};
     use super::super::{CheckResult, Repository};
     use super::*;
-    use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, FetchedConfigMap};
+    use nodecfg_contract::config_map::FetchedConfigMap;
+    use nodecfg_contract::labels::CONTENT_HASH_ANNOTATION;
     use nodecfg_planning::desired::{Pool, RolloutPolicy};
     use nodecfg_planning::plan::fixtures::{desired, options, pool, rendered, with_pointer};
     use nodecfg_planning::plan::make;

@@ -8,13 +8,12 @@ use serde_json::json;
 
 use super::fixtures::{ago, cause, free, gpu, healthy, now, with_pools};
 use super::*;
+use nodecfg_contract::kubelet_values::OverriddenValue;
+use nodecfg_contract::labels::CONTENT_HASH_ANNOTATION;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::nodeconfig::{self, OverriddenValue};
-use nodecfg_contract::observed::{
-    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, Drain, DrainMark, KubeletVersion, Node, NodeSupport, Pause, Proof,
-    Readiness, UnreadableField,
-};
+use nodecfg_contract::{KubeletVersion, UnreadableField, nodeconfig};
 use nodecfg_install::rights;
+use nodecfg_observed::{Abort, ConfigMapKey, Drain, DrainMark, Node, NodeSupport, Pause, Proof, Readiness};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan;
 use nodecfg_planning::plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
@@ -419,7 +418,7 @@ fn reports_orders_with_their_author() {
 
 #[test]
 fn checks_existence_and_content_of_config_maps() {
-    let with = |change: fn(&mut Option<nodecfg_contract::observed::FetchedConfigMap>)| {
+    let with = |change: fn(&mut Option<nodecfg_contract::config_map::FetchedConfigMap>)| {
         with_observed(false, |observed| observed.contents.values_mut().for_each(change))
     };
     let missing = with(|map| *map = None);

@@ -10,12 +10,10 @@ use serde::Serialize;
 use crate::repository::RepositoryError;
 use crate::repository::history::{Logged, WalkEnd};
 use kubelet_config::finding::{Finding, Strictness};
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 use nodecfg_contract::printable::remark;
+use nodecfg_contract::{ConfigSource, ContentHash, Placement};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 use nodecfg_planning::desired::{Desired, Draft, Pool, PoolTarget, draft};
 use nodecfg_planning::snapshot::Snapshot;
 

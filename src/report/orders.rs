@@ -1,7 +1,8 @@
 //! Reports of `pause`, `resume` and `abort`: the result of the order, and its effect on the next sync.
 
 use nodecfg_contract::json_document::Kind;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -13,8 +14,8 @@ use super::style::{heading, warning};
 use super::{duration, names};
 use crate::layout::within;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{Abort, Pause};
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::{Abort, Pause};
 
 /// Result of orders for pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -1,7 +1,8 @@
 //! Report of `prune`: the ConfigMaps to delete and to keep.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use super::style::{heading, quiet, warning};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
+use nodecfg_observed::{Deletion, ManagedConfigMap};
 use nodecfg_planning::plan::{Kept, PrunePlan};
 
 /// Result of a prune of a fleet.

@@ -1,6 +1,7 @@
 //! Report of `release`: the marks of drains that are or were removed from nodes.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,8 +13,8 @@ use super::style::{heading, quiet, warning};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
-use nodecfg_contract::observed::{Protection, RemovedMark};
+use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
+use nodecfg_observed::{Protection, RemovedMark};
 
 /// Result of a release of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

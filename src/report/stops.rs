@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::explain;
 use super::progress::message;
-use super::{count, names};
+use super::{count, explain, names};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Age, Pause};
+use nodecfg_observed::{Age, Pause};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::Why;

@@ -19,7 +19,7 @@ use kubelet_config::finding::Strictness;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{Maintainer, Node, Pause, Protection, RemovedMark};
+use nodecfg_observed::{Maintainer, Node, Pause, Protection, RemovedMark};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::desired::{Checks, Kubelets, build};
 use nodecfg_planning::plan::fixtures::{

@@ -10,7 +10,7 @@ use super::{
 use kubelet_config::finding::Place;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::Pause;
+use nodecfg_observed::Pause;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
 use nodecfg_rollout::forecast::PoolStart;

@@ -13,11 +13,11 @@ use serde::Serialize;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
+use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_observed::Pause;
+use nodecfg_planning::plan;
+use nodecfg_planning::plan::{ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
 use nodecfg_planning::snapshot::Signer;
 use nodecfg_rollout::forecast::PoolStart;
 

@@ -13,10 +13,11 @@ use super::{
 };
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{self, Plan, PoolPlan, membership, rollback_fix};
+use nodecfg_planning::plan;
+use nodecfg_planning::plan::{Plan, PoolPlan, membership, rollback_fix};
 use nodecfg_rollout::forecast::{PoolStart, forecast};
 
 /// A pool pointer that a sync moves.

@@ -252,10 +252,7 @@ fn planned(old: &Files, new: &Files) -> Review {
     let mut cluster = observed([running("n1"), running("n2"), node("n3", "a")]);
     cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
     let owner = managed(&rendered.config_map, Some(before.fleet.as_str()), Some("a"), None);
-    let key = nodecfg_contract::observed::ConfigMapKey {
-        namespace: "kube-system".to_owned(),
-        name: rendered.config_map.clone(),
-    };
+    let key = nodecfg_observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
     cluster.config_maps.insert(key, owner);
     let plan = make(&after, &cluster, &options()).expect("can be planned");
     review(old, new).with_plan(&after, &plan, moves(&before, &after, &cluster.nodes), Timestamp::UNIX_EPOCH)

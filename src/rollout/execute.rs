@@ -5,21 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use futures::stream::{self, FuturesUnordered};
-use futures::{Stream, StreamExt as _};
+use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::kubernetes_events::EventSender;
 use super::pod_watches::PodWatches;
-use super::prepare::{self, check_permissions};
+use super::prepare;
+use super::prepare::check_permissions;
 use super::requests::{Queue, Request, Response, send};
 use crate::gates::{Evaluator, GateWatch};
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders, Pod};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_observed::{AllowedDisruption, Node, Observed, Orders, Pod};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::gates::{Gate, Question};
 use nodecfg_planning::instant::{Instant, Now};

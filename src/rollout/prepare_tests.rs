@@ -2,10 +2,10 @@
 
 use super::*;
 use kubelet_config::risk::Class;
-use nodecfg_cluster::Binding;
-use nodecfg_cluster::fake::{self, Reply, status};
-use nodecfg_cluster::lease::{self, LockOptions};
-use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeContent};
+use nodecfg_cluster::fake::{Reply, status};
+use nodecfg_cluster::lease::LockOptions;
+use nodecfg_cluster::{Binding, fake, lease};
+use nodecfg_observed::{Drain, DrainMark, Node, NodeContent};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{
     desired, fleet, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,

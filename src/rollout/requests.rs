@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Drain, Node, Pod};
+use nodecfg_observed::{Drain, Node, Pod};
 use nodecfg_rollout::machine::{Command, Input};
 
 /// Queued request.
@@ -204,9 +204,10 @@ mod tests {
 
     use super::*;
     use kubelet_config::risk::Class;
-    use nodecfg_cluster::fake::{self, Reply, status};
-    use nodecfg_cluster::lease::{self, LockOptions};
-    use nodecfg_contract::observed::drain::DRAIN_TAINT;
+    use nodecfg_cluster::fake::{Reply, status};
+    use nodecfg_cluster::lease::LockOptions;
+    use nodecfg_cluster::{fake, lease};
+    use nodecfg_observed::drain::DRAIN_TAINT;
     use nodecfg_planning::drain::fixtures::{mark, pod};
     use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name, source};
     use serde_json::json;

@@ -12,8 +12,8 @@ use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolS
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::hold::Hold;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{NodeStatus, State};
-use nodecfg_contract::observed::Observed;
+use nodecfg_observed::Observed;
 use nodecfg_planning::desired::NodeOrder;
 use nodecfg_planning::plan::Domain;
 

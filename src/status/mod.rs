@@ -9,11 +9,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::{ConfigSource, Placement};
 
-use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, OverriddenValue, Pause, Readiness};
+use nodecfg_contract::KubeletVersion;
+use nodecfg_contract::kubelet_values::OverriddenValue;
+use nodecfg_observed::{Abort, DrainMark, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{Owner, Why};

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::NodeStatus;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::Age;
+use nodecfg_observed::Age;
 
 /// Nodes of a pool that never had its configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

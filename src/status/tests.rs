@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::*;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{CreationTime, Node, NodeSupport, Observed};
+use nodecfg_observed::{CreationTime, Node, NodeSupport, Observed};
 use nodecfg_planning::desired::{Desired, Pool, parse_selector};
 use nodecfg_planning::plan::fixtures::*;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
-use nodecfg_contract::observed::Observed;
+use nodecfg_observed::Observed;
 use nodecfg_planning::convergence;
 use nodecfg_planning::hold::HoldReason;
 use nodecfg_planning::plan::{Action, Plan};

@@ -24,9 +24,10 @@ use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::installation::AGENT_DAEMON_SET;
+use nodecfg_contract::labels::CONFIG_MAP_POOL_LABEL;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
-use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, Node, Readiness};
+use nodecfg_observed::{Node, Readiness};
 
 mod join;
 

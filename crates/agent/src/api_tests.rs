@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use nodecfg_cluster::fake::{RecordedRequest, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
-use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY, KubeletVersion};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 fn options() -> AgentClientOptions {

@@ -8,21 +8,20 @@ use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
 use super::host::preflight::Unmet;
 use super::proof;
-use kubelet_config::document::{self, Document, Node};
+use kubelet_config::document::{Document, Node};
 use kubelet_config::effective::{
-    self, ConfigDir, ConfigFile, Effective, EffectiveChange, FolderEntry, Kubelet, Origin, Refused, ValueChange,
+    ConfigDir, ConfigFile, Effective, EffectiveChange, FolderEntry, Kubelet, Origin, Refused, ValueChange,
 };
-use kubelet_config::field_path::{self, Target};
+use kubelet_config::field_path::Target;
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use kubelet_config::risk::{self, Class, Risk, StateFile};
-use kubelet_config::rules;
-use kubelet_config::secrets;
+use kubelet_config::risk::{Class, Risk, StateFile};
 use kubelet_config::startup_error::{LastError, StartupError};
-use kubelet_config::verdict::{self, HostCondition, Refusal, Stage, Verdict};
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::nodeconfig::{EffectiveStatus, OwnValue};
-use nodecfg_contract::observed::KubeletVersion;
+use kubelet_config::verdict::{HostCondition, Refusal, Stage, Verdict};
+use kubelet_config::{document, effective, field_path, risk, rules, secrets, verdict};
+use nodecfg_contract::kubelet_values::OwnValue;
+use nodecfg_contract::nodeconfig::EffectiveStatus;
 use nodecfg_contract::printable::at_most;
+use nodecfg_contract::{ContentHash, KubeletVersion};
 
 /// The file of the reviewed configuration in places, and that of the node's own one.
 const REVIEWED: &str = "/reviewed.conf";

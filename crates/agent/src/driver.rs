@@ -26,9 +26,8 @@ use kubelet_config::startup_error::LastError;
 use kubelet_config::verdict::{HostCondition, HostNeed};
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::ClusterError;
-use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
-use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::{ConfigMapSource, KubeletVersion};
 
 /// Shortest wait, so that a wake time in the past does not cause an endless loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);

@@ -7,15 +7,13 @@ use jiff::Timestamp;
 
 use super::host::process::{KubeletProcess, ProcessProblem};
 use kubelet_config::document::Document;
-use kubelet_config::effective::{
-    self, ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden, SetAbove,
-};
+use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden, SetAbove};
 use kubelet_config::minor::Minor;
-use kubelet_config::secrets;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::nodeconfig::{EffectiveStatus, OverriddenValue, OwnValue, SetValue};
-use nodecfg_contract::observed::KubeletVersion;
+use kubelet_config::{effective, secrets};
+use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue, SetValue};
+use nodecfg_contract::nodeconfig::EffectiveStatus;
 use nodecfg_contract::printable::at_most;
+use nodecfg_contract::{ContentHash, KubeletVersion};
 
 /// The start of a process is known up to some seconds.
 const MARGIN: i64 = 2;

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 
 use disk_check::Comparison;
 
-use super::content;
 use super::disk::Disk;
 use super::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
@@ -24,16 +23,15 @@ use super::host::problem::HealthzError;
 use super::host::process::{KubeletProcess, ProcessProblem};
 use super::host::{Healthz, RestartError};
 use super::ledger::{Configuration, Ledger, Phase};
-use super::machine::{self, MachineState};
+use super::machine::MachineState;
 use super::placement::{Activation, Content, PlacementError, Placer, Reviewed};
 use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
+use super::{content, machine};
 use kubelet_config::risk::Class;
 use kubelet_config::startup_error::{LastError, StartupError};
 use kubelet_config::verdict::{HostCondition, HostNeed};
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_contract::{ConfigSource, ContentHash, KubeletVersion, Placement};
 
 #[cfg(test)]
 mod adversary_tests;

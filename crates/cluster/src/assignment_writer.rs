@@ -15,9 +15,9 @@ use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER};
 use kubelet_config::risk::Class;
+use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigSpec};
-use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{Assignment, ConfigSource};
 
 /// Media type of a JSON Patch.
@@ -304,8 +304,7 @@ fn owner_reference(name: &NodeName, uid: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_contract::ContentHash;
-    use nodecfg_contract::Placement;
+    use nodecfg_contract::{ContentHash, Placement};
 
     fn change(from: Option<&str>, to: Option<&str>) -> Assignment {
         let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");

@@ -17,8 +17,8 @@ use super::reader::ClusterReader;
 use super::transport::{Call, One, Whole};
 use super::wire::{IgnoredContent, LabelKeys, WireNode};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::ServerVersion;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_observed::ServerVersion;
 
 /// Resource that holds the assignments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

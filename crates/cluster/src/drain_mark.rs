@@ -18,9 +18,9 @@ use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
-use nodecfg_contract::observed::{Drain, DrainMark, Protection, Released, RemovedMark};
 use nodecfg_contract::{ConfigStatus, error_text};
+use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
+use nodecfg_observed::{Drain, DrainMark, Protection, Released, RemovedMark};
 
 /// Attempts of one change: a Node changes often, for example when its Ready condition adds a taint.
 const ATTEMPTS: u32 = 3;

@@ -9,12 +9,12 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::fake::options;
-use super::lease::{self, HeldLock, LockOptions};
+use super::lease::{HeldLock, LockOptions};
 use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
-use super::{ClusterReader, ClusterWriter, Operation, PodEvent, Resource, Verb};
+use super::{ClusterReader, ClusterWriter, Operation, PodEvent, Resource, Verb, lease};
 use nodecfg_contract::names::{FleetName, NodeName};
-use nodecfg_contract::observed::{EvictionAnswer, Pod};
+use nodecfg_observed::{EvictionAnswer, Pod};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 struct Cluster {
@@ -177,7 +177,7 @@ async fn reads_pods_budgets_and_volumes() {
     }
 }
 
-/// The rule of [`PodBudget::allows`](nodecfg_contract::observed::PodBudget::allows) against the answers of the server.
+/// The rule of [`PodBudget::allows`](nodecfg_observed::PodBudget::allows) against the answers of the server.
 #[tokio::test]
 async fn budgets_allow_what_the_server_evicts() {
     let cluster = Cluster::new(ServerProfile::V1_36).await;

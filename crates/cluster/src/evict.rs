@@ -10,8 +10,8 @@ use super::operation::{Operation, Resource, Verb};
 use super::transport::{Call, One, Whole};
 use super::wire::IgnoredContent;
 use super::writer::ClusterWriter;
-use nodecfg_contract::observed::{EvictionAnswer, Pod};
 use nodecfg_contract::printable::remark;
+use nodecfg_observed::{EvictionAnswer, Pod};
 
 /// Cause by which a PodDisruptionBudget refuses an eviction (policy/v1 `DisruptionBudgetCause`).
 const BUDGET_CAUSE: &str = "DisruptionBudget";

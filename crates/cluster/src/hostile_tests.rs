@@ -9,8 +9,8 @@ use super::fake::{RecordedRequest, Reply, options, serving};
 use super::transport::{LARGEST_OBJECT, MOST_OBJECTS};
 use super::{Binding, ClusterError, ClusterReader, NodeEvent, ReaderOptions};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::ListVersions;
 use nodecfg_contract::printable::is_hidden;
+use nodecfg_observed::ListVersions;
 
 const MIB: usize = 1 << 20;
 

@@ -18,10 +18,10 @@ use super::operation::{Operation, Resource, Verb};
 use super::reader::{ClusterReader, found};
 use super::transport::{Call, Transport, Whole};
 use super::wire::{Meta, shown_time};
+use nodecfg_contract::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::orders::remove_other_aborts;
-use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::printable::remark;
+use nodecfg_observed::orders::remove_other_aborts;
 
 /// Limit of repeated attempts after conflicts with other clients.
 const MAX_CONFLICTS: u32 = 10;
@@ -87,7 +87,7 @@ pub struct LeaseView {
     pub transitions: i64,
     /// Version of the object.
     pub resource_version: String,
-    /// Annotations of the Lease, which include the [`Orders`](nodecfg_contract::observed::Orders).
+    /// Annotations of the Lease, which include the [`Orders`](nodecfg_observed::Orders).
     pub annotations: BTreeMap<String, String>,
 }
 

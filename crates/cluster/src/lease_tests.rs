@@ -9,8 +9,8 @@ use super::*;
 use crate::fake::{Log, RecordedRequest, Reply, options, serving, status};
 use crate::reader::ReaderOptions;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::orders::{ABORT_ANNOTATION, PAUSES_ANNOTATION};
-use nodecfg_contract::observed::{Abort, Orders, Pause};
+use nodecfg_observed::orders::{ABORT_ANNOTATION, PAUSES_ANNOTATION};
+use nodecfg_observed::{Abort, Orders, Pause};
 
 /// The Lease of a server; `None` when it is missing.
 type Store = Arc<Mutex<Option<Value>>>;

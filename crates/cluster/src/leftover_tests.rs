@@ -103,7 +103,7 @@ async fn node_config_of_another_node_is_left_alone_while_it_may_go_by_itself() {
 async fn discarded_node_config_is_awaited() {
     let config = |uid: &str| {
         let config = json!({"metadata": {"name": "n1", "uid": "c", "ownerReferences": [owner("n1", uid)]}, "spec": {}});
-        nodecfg_contract::observed::NodeConfigState::of(serde_json::from_value(config).expect("a NodeConfig"))
+        nodecfg_observed::NodeConfigState::of(serde_json::from_value(config).expect("a NodeConfig"))
     };
     assert!(config("c").discarded && !config("d").discarded);
 }

@@ -7,7 +7,7 @@ use super::shared_values::SharedValues;
 use super::wire::{LabelKeys, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
-use nodecfg_contract::observed::{Node, NodeConfigState};
+use nodecfg_observed::{Node, NodeConfigState};
 
 /// Decoder of the lists and watches of one reader. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::follow::Change;
 use super::watch::NodeEvent;
+use nodecfg_contract::UnreadableField;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeConfigState, NodeSupport, UnreadableField};
+use nodecfg_observed::{Node, NodeConfigList, NodeConfigState, NodeSupport};
 
 /// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that
 /// is being installed, or that reopens its watch, needs a little longer.

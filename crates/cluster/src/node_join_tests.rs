@@ -7,8 +7,8 @@ use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::{Value, json};
 
 use super::*;
-use nodecfg_contract::observed::{CreationTime, UnreadableField};
-use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, error_text};
+use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, UnreadableField, error_text};
+use nodecfg_observed::CreationTime;
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().expect("a time")

@@ -18,7 +18,7 @@ use super::salvage::read_node_config;
 use super::streaming_list::stream_list;
 use super::wire::WireNode;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{AgentActivity, ListVersions, Node, NodeActivity, NodeConfigList, References};
+use nodecfg_observed::{AgentActivity, ListVersions, Node, NodeActivity, NodeConfigList, References};
 
 /// Objects by name, and the version of their list.
 type Listed<T> = (BTreeMap<NodeName, T>, String);

@@ -11,17 +11,15 @@ use serde_json::{Value, json};
 
 use super::binding::Binding;
 use super::fake::{Reply, options, serving};
-use super::lease::{self, HeldLock, LockOptions};
+use super::lease::{HeldLock, LockOptions};
 use super::permission::Needs;
 use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
-use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
+use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb, lease};
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::{Drain, NodeSupport};
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement, nodeconfig};
+use nodecfg_observed::{Drain, NodeSupport};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
 

@@ -4,11 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 
 use super::{ClusterError, ClusterReader};
-use nodecfg_contract::observed::{ConfigMapKey, Observed};
+use nodecfg_observed::{ConfigMapKey, Observed};
 
 /// Number of concurrent reads of ConfigMaps.
 const MAX_CONCURRENT: usize = 8;

@@ -12,7 +12,7 @@ use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::wire_pod::{read_pod, read_pod_budget};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Pod, PodBudget};
+use nodecfg_observed::{Pod, PodBudget};
 
 /// Change of the pods of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

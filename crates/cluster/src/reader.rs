@@ -19,11 +19,11 @@ use super::salvage::read_node_config;
 use super::transport::{Call, Limits, One, Transport, Whole};
 pub use super::wire::LabelKeys;
 use super::wire::{WireConfigMap, WireMetadata, WireVersion};
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
-use nodecfg_contract::observed::{
-    FetchedConfigMap, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, NodeConfigState, ServerVersion,
-};
+use nodecfg_observed::{ManagedConfigMap, Node, NodeConfigState, ServerVersion};
 
 /// Requests only metadata (meta/v1 `PartialObjectMetadataList`).
 pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::binding::{Binding, BindingEvidence};
 use crate::fake::{Reply, node, nodes, options, reader, replying, serving, status};
-use nodecfg_contract::observed::ConfigMapKey;
+use nodecfg_observed::ConfigMapKey;
 
 fn names(nodes: &BTreeMap<NodeName, Node>) -> Vec<&str> {
     nodes.keys().map(NodeName::as_str).collect()

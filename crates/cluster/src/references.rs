@@ -12,9 +12,9 @@ use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::writer::ClusterWriter;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::observed::{Deletion, FetchedConfigMap, ManagedConfigMap, References};
-use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, KUBELET_KEY};
+use nodecfg_observed::{Deletion, ManagedConfigMap, References};
 
 /// A Node or a NodeConfig.
 #[derive(Debug, Deserialize)]

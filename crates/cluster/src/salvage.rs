@@ -10,9 +10,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::wire::{NodeMeta, WireNode, WireNodeSpec, WireNodeStatus};
+use nodecfg_contract::UnreadableField;
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
-use nodecfg_contract::observed::{CreationTime, UnreadableField};
 use nodecfg_contract::printable::{at_most, one_line};
+use nodecfg_observed::CreationTime;
 
 /// Maximum length of a reason in characters. Decoders quote values, which may be long.
 const MAX_REASON: usize = 160;

@@ -8,7 +8,7 @@ use crate::binding::Binding;
 use crate::fake::{Reply, reader};
 use crate::reader::ClusterReader;
 use futures::StreamExt as _;
-use nodecfg_contract::observed::{ListVersions, Node, NodeSupport, Readiness};
+use nodecfg_observed::{ListVersions, Node, NodeSupport, Readiness};
 
 /// Placeholder of the hostile value.
 const HERE: &str = "replaced by the attack";

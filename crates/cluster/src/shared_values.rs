@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nodecfg_contract::distinct::Distinct;
-use nodecfg_contract::observed::Node;
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ConfigStatus};
+use nodecfg_observed::Node;
 
 /// Length of the texts of a value up to which it is shared, in bytes. A kubelet can report sources of any length, which
 /// would stay while the others are used.

@@ -8,7 +8,7 @@ use super::*;
 use crate::fake::{Reply, reader};
 use crate::operation::{Operation, Resource, Verb};
 use crate::reader::ClusterReader;
-use nodecfg_contract::observed::ListVersions;
+use nodecfg_observed::ListVersions;
 
 fn node(name: &str, uid: &str) -> Value {
     json!({"kind": "Node", "metadata": {"name": name, "uid": uid, "resourceVersion": "3"}})
@@ -98,7 +98,7 @@ async fn unreadable_node_is_listed() {
     damaged["status"] = json!({"conditions": 7});
     let (reader, _) = reader(vec![Reply::Lines(vec![event("ADDED", &damaged), end("9")])]);
     let (nodes, _) = streaming(reader).list_nodes().await.expect("a list");
-    assert!(nodes.values().all(nodecfg_contract::observed::Node::is_unreadable) && nodes.len() == 1);
+    assert!(nodes.values().all(nodecfg_observed::Node::is_unreadable) && nodes.len() == 1);
 }
 
 #[tokio::test]

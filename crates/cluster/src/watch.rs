@@ -14,7 +14,7 @@ use super::node_join::JoinedWatch;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{ListVersions, Node, NodeConfigState};
+use nodecfg_observed::{ListVersions, Node, NodeConfigState};
 
 /// Change of the Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,15 +12,16 @@ use super::items::ItemSplitter;
 use super::transport::{Decode, LARGEST_OBJECT, MOST_OBJECTS, within};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
-use nodecfg_contract::Placement;
-use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
-use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, CreationTime, DrainMark, ExtendedResources,
-    FLEET_LABEL, FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport,
-    PLACEMENT_ANNOTATION, Readiness, UnreadableField, maintainer,
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::{
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, PLACEMENT_ANNOTATION,
 };
-use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion, Placement, UnreadableField};
+use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
+use nodecfg_observed::{
+    CreationTime, DrainMark, ExtendedResources, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, maintainer,
+};
 
 /// Labels of Nodes to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]

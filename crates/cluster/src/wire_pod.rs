@@ -11,9 +11,9 @@ use super::salvage::{Damage, Fields};
 use kubelet_config::quantity::Quantity;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::drain::{DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
-use nodecfg_contract::observed::pods::Controller;
-use nodecfg_contract::observed::{Pod, PodBudget, Rejection};
+use nodecfg_observed::drain::{DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
+use nodecfg_observed::pods::Controller;
+use nodecfg_observed::{Pod, PodBudget, Rejection};
 
 /// Reads a pod from JSON. `None` for a pod without a node.
 ///

@@ -19,14 +19,13 @@ use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Decode, Whole};
 use super::wire::{IgnoredContent, WireConfigMap};
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::KUBELET_KEY;
-use nodecfg_contract::Placement;
-use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, MANAGED_BY_LABEL,
-    MANAGER, PATH_ANNOTATION, PLACEMENT_ANNOTATION,
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::{
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER,
+    PATH_ANNOTATION, PLACEMENT_ANNOTATION,
 };
+use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::{ContentHash, KUBELET_KEY, Placement};
 
 /// Name of nodecfg in managedFields.
 pub(super) const FIELD_MANAGER: &str = "nodecfg";

@@ -2,8 +2,7 @@
 
 use super::*;
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
-use nodecfg_contract::{Assignment, ConfigSource};
+use nodecfg_contract::{Assignment, ConfigSource, Placement};
 
 fn spec() -> ConfigMapSpec {
     let text = "kind: KubeletConfiguration\n".to_owned();
@@ -75,7 +74,8 @@ mod over_the_wire {
 
     use super::*;
     use crate::fake::{Log, Reply, node, options, serving, status};
-    use crate::lease::{self, LockOptions};
+    use crate::lease;
+    use crate::lease::LockOptions;
     use crate::pointer_writer::{PointerSpec, Replaced};
     use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 
@@ -283,7 +283,7 @@ mod over_the_wire {
 
     #[tokio::test]
     async fn write_under_retry_is_not_sent_again_after_the_loss_of_the_lock() {
-        let map = nodecfg_contract::observed::ManagedConfigMap {
+        let map = nodecfg_observed::ManagedConfigMap {
             namespace: "kube-system".to_owned(),
             name: spec().name,
             uid: "u".to_owned(),

@@ -7,12 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::Placement;
+use crate::config_map::FetchedConfigMap;
+use crate::labels::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, PLACEMENT_ANNOTATION};
 use crate::names::{FleetName, PoolName};
-use crate::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FetchedConfigMap, PLACEMENT_ANNOTATION,
-};
-use crate::{ContentHash, KUBELET_KEY};
+use crate::{ContentHash, KUBELET_KEY, Placement};
 
 /// Key of the taint of a Node that registered without its pool's configuration. Cluster Autoscaler treats taints with
 /// this prefix as temporary.
@@ -183,7 +181,7 @@ impl PoolPointer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
+    use crate::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
     fn names() -> (FleetName, PoolName) {
         (FleetName::new("prod").unwrap(), PoolName::new("gpu").unwrap())

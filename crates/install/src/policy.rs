@@ -17,7 +17,7 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::installation::{
     FORMER_CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_STATUS_POLICY, OWN_TAINT_POLICY, config_maps_policy,
 };
-use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
+use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use serde_json::{Value, json};
 

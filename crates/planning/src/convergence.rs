@@ -20,11 +20,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{
-    ExtendedResources, Node, NodeContent, NodeSupport, OverriddenValue, Proof, Readiness,
-};
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash, error_text};
+use nodecfg_contract::kubelet_values::OverriddenValue;
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, Placement, error_text};
+use nodecfg_observed::{ExtendedResources, Node, NodeContent, NodeSupport, Proof, Readiness};
 
 pub mod pods;
 mod reasons;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nodecfg_contract::observed::{EvictionAnswer, Pod};
+use nodecfg_observed::{EvictionAnswer, Pod};
 use nodecfg_planning::drain::pods::{Stay, Treatment, treatment};
 use nodecfg_planning::drain::{DrainFailure, DrainPolicy};
 use nodecfg_planning::instant::Instant;

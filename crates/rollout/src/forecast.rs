@@ -45,7 +45,7 @@ pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_contract::observed::{Node, Observed, Readiness};
+    use nodecfg_observed::{Node, Observed, Readiness};
     use nodecfg_planning::desired::Pool;
     use nodecfg_planning::plan::fixtures::{
         canary, desired, namespace, node, observed, options, policy, pool, refusing, rendered, with_config_map,

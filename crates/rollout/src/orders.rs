@@ -3,7 +3,7 @@
 
 use super::StopReason;
 use super::machine::Input;
-use nodecfg_contract::observed::Orders;
+use nodecfg_observed::Orders;
 
 /// Detects new orders.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use nodecfg_contract::observed::{Abort, Pause};
+    use nodecfg_observed::{Abort, Pause};
     use nodecfg_planning::plan::fixtures::pool_name;
 
     fn pause(reason: &str) -> Pause {

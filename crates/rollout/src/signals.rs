@@ -8,8 +8,8 @@ use crate::evictions::PodChange;
 use crate::judge::Asked;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Drain, EvictionAnswer, Node, Pod};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_observed::{Drain, EvictionAnswer, Node, Pod};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::Decision;
 

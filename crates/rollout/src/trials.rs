@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::outcome::StopReason;
 use crate::progress::Progress;
 use crate::signals::Mode;
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 use nodecfg_planning::convergence::{KUBELET_TRIAL, Target, Trial, trial};
 use nodecfg_planning::instant::{Instant, Now, elapsed, later};
 

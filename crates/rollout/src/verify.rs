@@ -14,7 +14,7 @@ use super::progress::{Event, NodeCounts, PoolState, Progress, StartGate};
 use super::signals::{Command, Input, Mode};
 use super::trials::{TrialRun, Trials};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Age, Node};
+use nodecfg_observed::{Age, Node};
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Trial, WaitContext, Waiting, evaluate};
 use nodecfg_planning::instant::{Instant, Now};
 use nodecfg_planning::plan::{Plan, PoolPlan, Why};

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use super::{End, NodeOutcome, Outcome};
-use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node as Value};
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named, named_values};
-use kubelet_config::secrets;
+use kubelet_config::{Minor, secrets};
+use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed, OverriddenValue, OwnValue, Proof};
 use nodecfg_contract::printable::at_most;
+use nodecfg_observed::{Node, Observed, Proof};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, is_accepted};
 use nodecfg_planning::desired::{Desired, PoolTarget, Rendered};
 use nodecfg_planning::plan::{known_minor, sample};
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
     use crate::PoolOutcome;
     use kubelet_config::risk::Class;
+    use nodecfg_contract::KubeletVersion;
     use nodecfg_contract::names::PoolName;
-    use nodecfg_contract::observed::KubeletVersion;
     use nodecfg_planning::plan::change_fixtures::{cluster, config, planned, runs, wants};
     use nodecfg_planning::plan::fixtures::node_name;
     use std::sync::Arc;

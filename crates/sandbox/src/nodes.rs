@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 use super::kubelets::requests::{ready_condition, seconds};
 use super::kubelets::{Fault, Faults, Ready, aftermath, supports_dynamic_config};
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 
 /// Labels that every kubelet sets on its Node. An explicit label with the same key wins.

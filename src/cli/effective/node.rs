@@ -12,7 +12,7 @@ use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, effectiv
 use kubelet_config::{API_VERSION, KIND, Minor};
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterReader, LabelKeys};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{ConfigMapKey, Node};
+use nodecfg_observed::{ConfigMapKey, Node};
 
 /// Origin of a value that neither the ConfigMap nor a default of the version explains.
 const OWN: &str = "node";

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use crate::cli::drain_forecast::with_drained_pods;
 use crate::review::{Review, Side, of_plan};
 use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, Selection, build};
-use nodecfg_cluster::lease;
 use nodecfg_cluster::observe::{list, observe, read_contents};
 use nodecfg_cluster::watch::NodeEvent;
-use nodecfg_cluster::{ClusterError, ClusterReader};
+use nodecfg_cluster::{ClusterError, ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_contract::observed::{ConfigMapKey, Observed, Orders};
+use nodecfg_observed::{ConfigMapKey, Observed, Orders};
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{self, Options, Problem};
+use nodecfg_planning::plan;
+use nodecfg_planning::plan::{Options, Problem};
 
 /// Observed state of a cluster.
 pub(super) struct View {

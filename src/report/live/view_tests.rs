@@ -4,7 +4,7 @@ use anstream::adapter::strip_str;
 use jiff::ToSpan as _;
 
 use super::*;
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::plan::fixtures::{

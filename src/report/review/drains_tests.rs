@@ -8,7 +8,7 @@ use crate::report::review::{markdown, text};
 use crate::review::{Side, UnreadPods, groups, of_plan};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeContent, RunningConfig};
+use nodecfg_observed::{Drain, DrainMark, Node, NodeContent, RunningConfig};
 use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
 use nodecfg_planning::drain::forecast::{BlockedPod, RefusedPod};
 use nodecfg_planning::plan::fixtures::{

@@ -79,7 +79,7 @@ mod tests {
     use crate::report::review::{markdown, text};
     use crate::review::{Review, Side, groups, of_plan};
     use jiff::Timestamp;
-    use nodecfg_contract::observed::{Node, Pause};
+    use nodecfg_observed::{Node, Pause};
     use nodecfg_planning::desired::{NodeOrder, Pool, RolloutPolicy};
     use nodecfg_planning::plan::fixtures::{ZONE, desired, in_zone, node, observed, options, policy, pool, pool_name};
     use nodecfg_planning::plan::make;

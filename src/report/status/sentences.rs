@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::super::source::short;
 use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::observed::Readiness;
+use nodecfg_observed::Readiness;
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::Owner;
 

@@ -6,7 +6,7 @@ use crate::status::tests::{at, compared, orders};
 use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
 use nodecfg_contract::json_document::Document;
-use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
+use nodecfg_observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
 
@@ -133,7 +133,7 @@ fn rolled_back_node_shows_its_new_assignment() {
 fn markdown_matches_text_for_a_rollout() {
     let mut status = cluster(1, 3);
     let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
-    status.fleets[0].abort = Some(nodecfg_contract::observed::Abort {
+    status.fleets[0].abort = Some(nodecfg_observed::Abort {
         by: "ada".to_owned(),
         at: at(),
         holder: by,

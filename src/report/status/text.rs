@@ -1,7 +1,8 @@
 //! The status as text: the pools, the nodes with problems, and the totals.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 use textwrap::fill;
@@ -15,8 +16,8 @@ use super::{POOL_NOTES, explanation, fleet_notes, pool_note, problem};
 use crate::layout::{shorten_middle, within};
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::observed::{Age, DrainMark, Readiness};
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::{Age, DrainMark, Readiness};
 use nodecfg_planning::convergence::Target;
 
 /// The maximum nodes of a cluster whose nodes are all listed.

@@ -1,8 +1,9 @@
 //! Tests of executions against an embedded cluster, by the requests that reach its API server.
 
-use nodecfg_cluster::lease::{self, LockOptions};
-use nodecfg_cluster::{ReaderOptions, observe};
-use nodecfg_contract::observed::{Abort, Drain, POOL_LABEL, Pause};
+use nodecfg_cluster::lease::LockOptions;
+use nodecfg_cluster::{ReaderOptions, lease, observe};
+use nodecfg_contract::labels::POOL_LABEL;
+use nodecfg_observed::{Abort, Drain, Pause};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;

@@ -16,9 +16,9 @@ use nodecfg_cluster::error::ClusterError;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
 use nodecfg_cluster::transport::{Call, Whole};
 use nodecfg_cluster::{IgnoredContent, WireConfigMap};
+use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigSpec};
-use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::pool_pointer::{PoolPointer, STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 

@@ -14,19 +14,17 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::content;
-use crate::disk::Disk;
-use crate::disk::durable::{self, DiskError};
+use crate::disk::durable::DiskError;
+use crate::disk::{Disk, durable};
 use crate::events::{ConfigCheck, Download};
 use crate::ledger::{AgentState, Ledger, Phase, Trial};
 use crate::placement::{Content, PlacementError, Placer, Reviewed};
 use crate::runtime::Paths;
 use crate::store::{Store, StoreError};
 use nodecfg_cluster::ClusterError;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::pool_pointer::PointerError;
-use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY, KubeletVersion, Placement};
 
 pub mod offer;
 #[cfg(test)]

@@ -5,22 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::args::LogFormat;
-use super::args::{ActionArgs, ActivationArgs, KUBELET, LogArgs, StoreArgs};
+use super::args::{ActionArgs, ActivationArgs, KUBELET, LogArgs, LogFormat, StoreArgs};
 use super::pass::{AgentPass, PassResult};
 use super::{AgentError, Exit, Format, parse_duration, parse_second_or_more};
 use crate::api::{AgentClient, AgentClientOptions, PointerPlace};
 use crate::disk::real::RealDisk;
-use crate::driver::{self, Options, Pass};
+use crate::driver;
+use crate::driver::{Options, Pass};
 use crate::host::system::{ActionRunner, SystemHost};
 use crate::metrics::Metrics;
 use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
-use nodecfg_contract::observed::KubeletVersion;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

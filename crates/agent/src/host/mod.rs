@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::events::{ServiceReport, StateFiles};
 use kubelet_config::startup_error::LastError;
 use kubelet_config::verdict::HostNeed;
-use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::KubeletVersion;
 use preflight::Unmet;
 use problem::{HealthzError, RestartProblems};
 use process::{KubeletProcess, ProcessProblem};

@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-use super::RestartError;
 use super::preflight::Unmet;
 use super::problem::{OsError, RestartProblem, RestartProblems};
-use super::process::{self, KubeletProcess, ProcessProblem};
+use super::process::{KubeletProcess, ProcessProblem};
 use super::system::Actions;
+use super::{RestartError, process};
 use crate::events::{ServiceReport, StateFiles};
 use jiff::Timestamp;
 use kubelet_config::startup_error::LastError;
 use kubelet_config::verdict::HostNeed;
-use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
 const MAX_LINE: u64 = 16 * 1024;

@@ -1,7 +1,8 @@
 //! The kubelet of this host: restarted by a command of the service manager, its version read from its binary.
 //! Privileged actions may run in another process ([`step`]).
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use tokio::sync::Semaphore;
 use super::command::CommandLine;
 use super::preflight::{HostView, Unmet};
 use super::problem::{CommandError, FileOperation, HealthzError, OsError, RestartProblem};
-use super::process::{self, KubeletProcess, ProcessProblem};
-use super::{Healthz, Host, RestartError, healthz, step};
+use super::process::{KubeletProcess, ProcessProblem};
+use super::{Healthz, Host, RestartError, healthz, process, step};
 use crate::events::{ServiceReport, StateFiles, StateHandling};
 use jiff::Timestamp;
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::LastError;
 use kubelet_config::verdict::HostNeed;
-use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::KubeletVersion;
 
 /// Time limit of `kubelet --version`.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);

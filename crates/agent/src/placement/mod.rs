@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{self, Underneath};
-use super::disk::durable::{self, DiskError, FILE_MODE};
-use super::disk::{Disk, Entry, EntryKind};
+use super::content;
+use super::content::Underneath;
+use super::disk::durable::{DiskError, FILE_MODE};
+use super::disk::{Disk, Entry, EntryKind, durable};
 use super::proof::{KubeletFiles, Unproven};
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::{KubeletVersion, Placement};
 
 mod drop_in;
 #[cfg(test)]

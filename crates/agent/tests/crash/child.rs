@@ -2,7 +2,8 @@
 //! aborting at a given effect.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,18 +13,19 @@ use jiff::Timestamp;
 use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::disk::real::RealDisk;
 use nodecfg_agent::disk::{Disk, Entry};
-use nodecfg_agent::driver::{self, Options};
+use nodecfg_agent::driver;
+use nodecfg_agent::driver::Options;
 use nodecfg_agent::events::StateFiles;
 use nodecfg_agent::host::problem::{CommandError, HealthzError, OsError, RestartProblem};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::settings::Settings;
+use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::KubeletVersion;
 
-use crate::contents::{self, Behaviour};
-use crate::server;
+use crate::contents::Behaviour;
+use crate::{contents, server};
 
 /// Environment variable with the order of a child process.
 pub const ORDER: &str = "NODECFG_CRASH_CHILD";

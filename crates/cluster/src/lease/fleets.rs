@@ -7,8 +7,8 @@ use crate::list::{Collection, list};
 use crate::operation::{Operation, Resource, Verb};
 use crate::reader::{ClusterReader, METADATA_ONLY};
 use crate::wire::WireMetadata;
+use nodecfg_contract::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
 /// Fleets that have a Lease in a namespace. Empty when the user may not list Leases, a right that no role of nodecfg
 /// grants.
@@ -33,7 +33,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake::{self, Reply, status};
+    use crate::fake;
+    use crate::fake::{Reply, status};
 
     /// A user may give another Lease the labels of a fleet, and need not have the right to list Leases.
     #[tokio::test]

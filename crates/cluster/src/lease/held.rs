@@ -12,8 +12,8 @@ use tokio::time::MissedTickBehavior;
 use super::{LeaseContent, LeaseRequests, LeaseView, Moment, OrderError};
 use crate::error::ClusterError;
 use crate::operation::{Operation, Resource, Verb};
-use nodecfg_contract::observed::Orders;
-use nodecfg_contract::observed::orders::remove_other_aborts;
+use nodecfg_observed::Orders;
+use nodecfg_observed::orders::remove_other_aborts;
 
 /// Time limit of the release. The lock would expire anyway.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use super::{LeaseContent, LeaseRequests, LeaseView, LockOptions, MAX_CONFLICTS};
 use crate::error::ClusterError;
 use crate::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::Orders;
+use nodecfg_observed::Orders;
 
 /// Failure to read or write orders.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,9 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::{EffectiveStatus, OverriddenValue, OwnValue};
+use super::EffectiveStatus;
 use crate::Placement;
+use crate::kubelet_values::{OverriddenValue, OwnValue};
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
@@ -77,14 +78,14 @@ pub(super) fn effective(schema: &mut Schema) {
 }
 
 /// Completes the schema of a value that something sets.
-pub(super) fn set_value(schema: &mut Schema) {
+pub(crate) fn set_value(schema: &mut Schema) {
     limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
     limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
     limit_length(property_at(schema, &["by"]), 1, length(OverriddenValue::MAX_BY));
 }
 
 /// Completes the schema of an overridden value.
-pub(super) fn overridden_value(schema: &mut Schema) {
+pub(crate) fn overridden_value(schema: &mut Schema) {
     limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
     for value in ["reviewed", "running"] {
         limit_length(property_at(schema, &[value]), 1, length(OwnValue::MAX_VALUE));
@@ -93,7 +94,7 @@ pub(super) fn overridden_value(schema: &mut Schema) {
 }
 
 /// Completes the schema of an own value.
-pub(super) fn own_value(schema: &mut Schema) {
+pub(crate) fn own_value(schema: &mut Schema) {
     limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
     limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
 }

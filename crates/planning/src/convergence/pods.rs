@@ -9,8 +9,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use nodecfg_contract::observed::Pod;
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::Pod;
 
 /// Maximum number of pods that a failure names.
 const MAX_NAMED: usize = 3;

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{Age, MissingResource, OverriddenValue, UnreadableField};
+use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::printable::one_line;
+use nodecfg_contract::{Placement, UnreadableField};
+use nodecfg_observed::{Age, MissingResource};
 
 /// Why a node has not converged yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]

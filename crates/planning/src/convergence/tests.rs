@@ -2,8 +2,9 @@
 
 use super::*;
 use nodecfg_contract::ConfigStatus;
+use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{NodeContent, OverriddenValue};
+use nodecfg_observed::NodeContent;
 use std::sync::Arc;
 
 fn spec(name: &str) -> ConfigSource {

@@ -9,19 +9,18 @@ use std::sync::Arc;
 use super::built::{Built, CheckedPool, Draft};
 use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
-use super::kubelet_file;
 use super::own::Placed;
 use super::render::{Layers, render};
 use super::{
-    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, gate_fields, pool_order,
-    proposals, read, schedule_fields,
+    Desired, LabelSelector, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, gate_fields, kubelet_file,
+    pool_order, proposals, read, schedule_fields,
 };
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
 use kubelet_config::spelling::Proposals;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
 
 /// Name of the fleet file.
 pub const FLEET_FILE: &str = "nodecfg.yaml";

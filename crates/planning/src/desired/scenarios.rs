@@ -10,7 +10,7 @@ use super::*;
 use crate::snapshot::Snapshot;
 use crate::snapshot::text::is_candidate;
 use kubelet_config::document::changes;
-use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::labels::POOL_LABEL;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\n";

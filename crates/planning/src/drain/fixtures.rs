@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::plan::fixtures::{fleet, node_name, pool_name};
-use nodecfg_contract::observed::pods::Controller;
-use nodecfg_contract::observed::{Drain, DrainMark, Pod};
+use nodecfg_observed::pods::Controller;
+use nodecfg_observed::{Drain, DrainMark, Pod};
 
 /// Pod of a ReplicaSet in the namespace `web`. Its uid follows from its name.
 #[must_use]

@@ -12,7 +12,7 @@ use super::DrainPolicy;
 use super::pods::{Refusal, Stay, Treatment, treatment};
 use crate::plan::{Plan, PoolPlan};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Pod, PodBudget};
+use nodecfg_observed::{Pod, PodBudget};
 
 /// Pods on the nodes of a pool that are drained.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]

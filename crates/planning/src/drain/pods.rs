@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{DrainPolicy, PodLoss};
-use nodecfg_contract::observed::Pod;
+use nodecfg_observed::Pod;
 
 /// What a drain does with a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

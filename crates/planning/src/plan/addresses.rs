@@ -7,7 +7,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::verdict::{Stage, Verdict, configuration};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::Observed;
+use nodecfg_observed::Observed;
 
 /// Warns if `maxPods`, set or by default, exceeds the addresses in the `spec.podCIDR` of a node: surplus pods are
 /// scheduled but get no address. This is only a warning, because some network plugins use other address ranges.
@@ -65,7 +65,7 @@ mod tests {
     use crate::desired::PoolTarget;
     use kubelet_config::finding::Severity;
     use kubelet_config::pod_range::PodRange;
-    use nodecfg_contract::observed::Node;
+    use nodecfg_observed::Node;
 
     fn warnings(text: &str, ranges: &[Option<&str>]) -> Vec<(Severity, String, usize)> {
         let with = |(at, range): (usize, &Option<&str>)| Node {

@@ -9,7 +9,8 @@ use super::fixtures::{
 use super::{Plan, Scope, check, make};
 use crate::desired::{Desired, PoolTarget, Rendered};
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::{KubeletVersion, Node, Observed};
+use nodecfg_contract::KubeletVersion;
+use nodecfg_observed::{Node, Observed};
 
 /// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
 #[must_use]

@@ -13,12 +13,11 @@ use crate::desired::Desired;
 use crate::drain::DrainMode;
 use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
-use kubelet_config::risk::{self, Class};
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::Placement;
+use kubelet_config::risk;
+use kubelet_config::risk::Class;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
-use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};
+use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 
 mod evidence;
 mod left_alone;

@@ -11,10 +11,9 @@ use super::fixtures::{
 use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, make};
 use crate::desired::{Desired, NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness,
-};
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
 
 fn target(max_pods: u32) -> ConfigSource {
     rendered("a", max_pods).source(&namespace())

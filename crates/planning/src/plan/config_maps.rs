@@ -10,10 +10,10 @@ use super::{ConfigMapPlan, Problem};
 use crate::convergence::WantedSource;
 use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
-use nodecfg_contract::ContentHash;
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{NamespaceName, NodeName};
-use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
-use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash, KUBELET_KEY};
+use nodecfg_observed::{ConfigMapKey, Observed};
 
 /// Index of the observed ConfigMaps. It parses each content once, because thousands of nodes share a few ConfigMaps.
 pub struct ConfigMapIndex<'a> {

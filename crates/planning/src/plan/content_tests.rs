@@ -8,9 +8,9 @@ use crate::convergence::{Convergence, ConvergenceFailure};
 use crate::desired::{Desired, Pool, PoolTarget};
 use crate::plan::{is_available, present_state};
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, Observed, OverriddenValue, Proof};
-use nodecfg_contract::{Assignment, error_text};
+use nodecfg_contract::kubelet_values::OverriddenValue;
+use nodecfg_contract::{Assignment, Placement, error_text};
+use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, Proof};
 use std::sync::Arc;
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -107,7 +107,7 @@ fn kubelet_that_reports_an_earlier_config_map_of_the_name_is_not_converged() {
     // The fetched ConfigMap is newer than the list.
     let mut fetched_later = cluster(kubelet());
     let (key, map) = fetched(&source, &rendered("a", 64).canonical, true);
-    let map = map.map(|map| nodecfg_contract::observed::FetchedConfigMap { uid: "recreated".to_owned(), ..map });
+    let map = map.map(|map| nodecfg_contract::config_map::FetchedConfigMap { uid: "recreated".to_owned(), ..map });
     fetched_later.contents.insert(key, map);
     assert_eq!(planned(&repository(64), &fetched_later).pools[0].steps().count(), 1);
 }

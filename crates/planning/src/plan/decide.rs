@@ -6,10 +6,9 @@ use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
 use crate::desired::{Pool, RolloutPolicy};
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
-use nodecfg_contract::{Assignment, ConfigSource};
+use nodecfg_contract::{Assignment, ConfigSource, Placement};
+use nodecfg_observed::{Node, NodeSupport, Pause, Readiness};
 
 /// Decision on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,22 +12,19 @@ use serde::Serialize;
 use super::config_maps::ConfigMapIndex;
 use super::losses::{LostField, harmful_removal, lost_fields};
 use super::required_config_maps::pool_placement;
-use super::returning::{self, Returning};
-use super::sample::{self, Sample};
+use super::returning::Returning;
+use super::sample::Sample;
 use super::start::{Start, current_configurations};
 use super::verdicts::known_minor;
-use super::{Action, Plan, PoolPlan, Problem, Step};
+use super::{Action, Plan, PoolPlan, Problem, Step, returning, sample};
 use crate::desired::{Pool, RolloutPolicy};
-use kubelet_config::Minor;
 use kubelet_config::document::{Document, FieldChange, Node as Value, changes};
-use kubelet_config::effective::{self, EffectiveChange, ValueChange};
-use kubelet_config::fields;
-use kubelet_config::removals::{self, Removal};
-use kubelet_config::risk::{self, Class, Risk, StateFile};
-use kubelet_config::secrets;
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{Node, OwnValues};
+use kubelet_config::effective::{EffectiveChange, ValueChange};
+use kubelet_config::removals::Removal;
+use kubelet_config::risk::{Class, Risk, StateFile};
+use kubelet_config::{Minor, effective, fields, removals, risk, secrets};
+use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_observed::{Node, OwnValues};
 
 /// Changed fields of the nodes that leave one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

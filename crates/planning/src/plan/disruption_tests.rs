@@ -6,8 +6,8 @@ use super::fixtures::{desired, namespace, node, on, policy, pool, refusing, rend
 use super::{Scope, check};
 use crate::desired::{Desired, PoolTarget};
 use kubelet_config::risk::{Class, Risk, StateFile};
-use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{KubeletVersion, Observed};
+use nodecfg_contract::{KubeletVersion, error_text};
+use nodecfg_observed::Observed;
 
 fn disruption(wanted: &str, allowed: Class, cluster: &Observed) -> Disruption {
     planned(&wants(wanted, allowed), cluster).pools.remove(0).disruption
@@ -107,10 +107,7 @@ fn accepts_unknown_current_configuration() {
     let mut cluster = cluster([node("n1", "a"), gone], &[]);
     let owner = super::fixtures::managed("fleet-a-gone", Some("fleet"), Some("a"), None);
     cluster.config_maps.insert(
-        nodecfg_contract::observed::ConfigMapKey {
-            namespace: "kube-system".to_owned(),
-            name: "fleet-a-gone".to_owned(),
-        },
+        nodecfg_observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: "fleet-a-gone".to_owned() },
         owner,
     );
     let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);

@@ -9,8 +9,8 @@ use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use crate::drain::fixtures::mark;
 use jiff::Timestamp;
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::{Node, NodeContent, Observed};
 use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_observed::{Node, NodeContent, Observed};
 
 const NONE: &str = "cpuManagerPolicy: none\n";
 const STATIC: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n";

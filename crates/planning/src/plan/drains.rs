@@ -14,10 +14,9 @@ use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
 use crate::desired::{Pool, PoolTarget, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NodeName};
-use nodecfg_contract::observed::{Drain, Node, Observed, OwnValues};
+use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_observed::{Drain, Node, Observed, OwnValues};
 
 /// Decides which nodes of a pool are drained. Compares each configuration once, because thousands of nodes share a few.
 pub(super) struct DrainNeeds<'a> {
@@ -222,8 +221,8 @@ mod tests {
     use crate::desired::{Desired, RolloutPolicy};
     use crate::drain::DrainPolicy;
     use crate::drain::fixtures::mark;
-    use nodecfg_contract::observed::drain::DRAIN_TAINT;
-    use nodecfg_contract::observed::{DrainMark, Readiness};
+    use nodecfg_observed::drain::DRAIN_TAINT;
+    use nodecfg_observed::{DrainMark, Readiness};
 
     /// Least time of the drains of five nodes, of which one is not Ready, two at a time.
     fn least(policy: RolloutPolicy) -> (usize, u64) {

@@ -3,7 +3,7 @@
 
 use super::{Action, PoolPlan, Step, Why};
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 
 /// Reports whether the reconciler wrote the assignment of a node. Otherwise the node says nothing about the progress of a
 /// rollout.

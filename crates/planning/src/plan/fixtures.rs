@@ -14,17 +14,15 @@ use crate::plan::{Options, Scope};
 use crate::schedule::Exclusion;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::Placement;
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
-use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeContent, NodeSupport,
-    Observed, Readiness,
-};
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
-use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, KUBELET_KEY, KubeletVersion, Placement};
+use nodecfg_observed::{
+    ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness,
+};
 
 pub fn fleet() -> FleetName {
     FleetName::new("fleet").unwrap()

@@ -15,10 +15,8 @@ use kubelet_config::document::{Document, Node as Value, path_of};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, effective, overlaid};
 use kubelet_config::minor::NEWEST_RELEASED;
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{
-    KubeletVersion, Node, NodeConfigList, NodeContent, Observed, OwnValues, Readiness, RunningConfig,
-};
+use nodecfg_contract::{KubeletVersion, Placement};
+use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, OwnValues, Readiness, RunningConfig};
 
 /// Fields with values that every kubelet accepts in any combination.
 const FIELDS: [(&str, &[&str]); 11] = [

@@ -14,18 +14,18 @@ use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
 use super::reservations::PoolReservations;
 use super::scope::Scope;
-use super::selection;
-use super::verdicts;
 use super::verdicts::UndeclaredKubelets;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use super::{
+    Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption, selection,
+    verdicts,
+};
 use crate::convergence::Target;
 use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
+use nodecfg_contract::{ContentHash, Placement};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// Options of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::desired::{Desired, Pool};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 
 /// Pool of every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Plan of a sync: data types, and the functions that make and check a plan.
 //!
-//! [`make`] combines [desired](crate::desired) and [observed](nodecfg_contract::observed) state into a [`Plan`]. A
+//! [`make`] combines [desired](crate::desired) and [observed](nodecfg_observed) state into a [`Plan`]. A
 //! plan contains the ConfigMaps to create and the assignment of each node with its precondition, in waves. For every
 //! other node it contains the reason why the node is left unchanged.
 //!
@@ -21,10 +21,9 @@ use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservation;
 use kubelet_config::finding::Finding;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{KubeletVersion, Maintainer, Node, Pause, UnreadableField};
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KubeletVersion, Placement, UnreadableField};
+use nodecfg_observed::{Maintainer, Node, Pause};
 
 mod addresses;
 mod check;

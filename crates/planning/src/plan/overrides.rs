@@ -11,7 +11,8 @@ use kubelet_config::effective::{is_same_value, named_values};
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use kubelet_config::secrets;
-use nodecfg_contract::observed::{Node, Proof, SetValue, origin};
+use nodecfg_contract::kubelet_values::{SetValue, origin};
+use nodecfg_observed::{Node, Proof};
 
 /// Warns of the values that something overrides on these nodes, which the plan assigns.
 pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a Node>) -> Vec<Finding> {
@@ -64,13 +65,12 @@ fn warning(pool: &Pool, value: &Value, set: &SetValue, nodes: &[&Node]) -> Findi
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Scope;
     use super::super::change_fixtures::{cluster, planned, runs, wants};
-    use super::super::{check, fixtures};
+    use super::super::{Scope, check, fixtures};
     use super::*;
     use crate::desired::Desired;
     use kubelet_config::risk::Class;
-    use nodecfg_contract::observed::Observed;
+    use nodecfg_observed::Observed;
 
     fn above(nodes: &[&str], sets: &[(&str, &str, &str)]) -> Observed {
         let mut cluster = cluster([runs("n1", "maxPods: 110"), runs("n2", "maxPods: 110")], &["maxPods: 110"]);

@@ -7,12 +7,12 @@ use super::fixtures::{
 use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, check_returning, make};
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{
-    CONFIG_MAP_POOL_LABEL, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Node, NodeContent, Observed, Pause, Readiness,
-};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
 use std::time::Duration;
 
 fn repository(pool: Pool) -> Desired {

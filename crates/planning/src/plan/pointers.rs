@@ -3,15 +3,15 @@
 //! A pointer moves only to a configuration that nodes of its pool have run: at once if the observation proves that, or
 //! else during the rollout once the canaries have held.
 
-use super::evidence;
 use super::problem::Problem;
 use super::required_config_maps::pool_placement;
-use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind};
+use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, evidence};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::finding::Finding;
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed};
 use nodecfg_contract::pool_pointer::{PointedConfig, PointerError, PoolPointer};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// Move of a pool pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]

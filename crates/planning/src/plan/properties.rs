@@ -14,9 +14,8 @@ use super::{Action, Plan, Scope, Why, check, check_returning, make};
 use crate::convergence::Target;
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget};
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
-use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_contract::{Placement, error_text};
+use nodecfg_observed::{Node, NodeConfigList, NodeContent, NodeSupport, Observed, Readiness};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Violation;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, References};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, References};
 
 /// Default number of ConfigMaps to keep per pool.
 pub const KEEP: u32 = 3;
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
     use crate::plan::fixtures::{fleet, managed, namespace, pool_name, source};
-    use nodecfg_contract::observed::FetchedConfigMap;
+    use nodecfg_contract::config_map::FetchedConfigMap;
 
     fn aged(name: &str, pool: &str, second: i64) -> ManagedConfigMap {
         let created = Some(Timestamp::from_second(1_800_000_000 + second).unwrap());

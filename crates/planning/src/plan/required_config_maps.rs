@@ -13,7 +13,7 @@ use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// Keys of the ConfigMaps whose content planning needs.
 #[must_use]

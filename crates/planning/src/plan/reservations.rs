@@ -12,7 +12,7 @@ use crate::desired::{Pool, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservations;
 use kubelet_config::finding::Finding;
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 
 /// Reservations of one pool, by kubelet version.
 pub(super) struct PoolReservations<'a> {
@@ -73,7 +73,8 @@ mod tests {
     use crate::plan::Decision;
     use kubelet_config::capacity::Capacity;
     use kubelet_config::finding::Severity;
-    use nodecfg_contract::observed::{KubeletVersion, Observed};
+    use nodecfg_contract::KubeletVersion;
+    use nodecfg_observed::Observed;
 
     /// Plan of a pool that reserves 4 GiB, for nodes `n0`… with this memory.
     fn planned(memory: &[&str]) -> Plan {

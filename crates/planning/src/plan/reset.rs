@@ -8,9 +8,9 @@ use kubelet_config::finding::Place;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 
 /// The pool of nodes whose ConfigMap names no pool or is unknown.
 const OTHERS: &str = "others";
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::plan::fixtures::{fleet, managed, node, node_name, observed, on, options, pool_name, source};
     use crate::plan::{Options, Scope, Why, check, make, membership};
-    use nodecfg_contract::observed::Readiness;
+    use nodecfg_observed::Readiness;
 
     fn cluster() -> Observed {
         let leaving = Node { source: None, ..on(node("n3", "gone"), &source("fleet-a-old")) };

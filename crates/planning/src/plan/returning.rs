@@ -6,7 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::start::Start;
 use kubelet_config::document::{Document, Entry, Mapping, Node, Value, changes, path_of};
 use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{self, OwnValues};
+use nodecfg_observed::OwnValues;
 
 /// Maximum number of different own values with which nodes leave one configuration. Further ones count as unknown: a plan does
 /// not list each node.
@@ -35,7 +35,7 @@ impl<'a> Returning<'a> {
 
     /// The own values of a node for the fields that leave this configuration. `None` if nothing leaves, or the values are
     /// unknown: an agent reports those beneath its active overlay only.
-    pub(super) fn of(&mut self, node: &observed::Node, start: &Start) -> Option<OwnValues> {
+    pub(super) fn of(&mut self, node: &nodecfg_observed::Node, start: &Start) -> Option<OwnValues> {
         let overlay = self.overlay.filter(|_| start.placement == Some(Placement::Overlay))?;
         let own = node.own_values.as_ref().filter(|_| Start::active(node) == *start)?;
         let index = self.index;

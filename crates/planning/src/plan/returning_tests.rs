@@ -7,8 +7,8 @@ use super::change_fixtures::{cluster, config, planned, runs, wants};
 use super::fixtures::replacing;
 use crate::desired::Desired;
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{KubeletVersion, Node, NodeConfigList, NodeContent, Observed, OwnValues};
+use nodecfg_contract::{KubeletVersion, Placement};
+use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, OwnValues};
 
 /// A node of version 1.36 that overlays these fields, whose own configuration has these values as JSON.
 fn overlays(name: &str, fields: &str, own: &[(&str, &str)], complete: bool) -> Node {

@@ -18,10 +18,9 @@ use super::{Action, ChangeSet, Plan};
 use kubelet_config::document::{Document, Value};
 use kubelet_config::effective::{ConfigFile, Kubelet, effective, overlaid};
 use kubelet_config::{API_VERSION, KIND, Minor};
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
+use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
 
 /// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
 const MAX_PER_GROUP: usize = 3;

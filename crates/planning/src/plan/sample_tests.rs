@@ -11,10 +11,9 @@ use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
 use super::{Sample, Scope, check, nodes_to_sample};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::risk::Class;
-use nodecfg_contract::ConfigStatus;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{
-    ConfigMapKey, KubeletVersion, Node, NodeConfigList, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
+use nodecfg_contract::{ConfigStatus, KubeletVersion, Placement};
+use nodecfg_observed::{
+    ConfigMapKey, Node, NodeConfigList, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
 };
 
 /// `number` nodes `n01`… on their local configuration, with kubelets of this version.

@@ -64,7 +64,7 @@ mod tests {
     };
     use crate::plan::{Decision, Options, Plan, Problem, Why, check, decide_again, make};
     use nodecfg_contract::label_selector::LabelSelector;
-    use nodecfg_contract::observed::{Observed, Readiness};
+    use nodecfg_observed::{Observed, Readiness};
 
     fn within(scope: Scope) -> Options {
         Options { scope, ..options() }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn nodes_out_of_scope_count_for_the_budget() {
-        let broken = nodecfg_contract::observed::Node { ready: Readiness::NotReady, ..node("n1", "a") };
+        let broken = nodecfg_observed::Node { ready: Readiness::NotReady, ..node("n1", "a") };
         let cluster = observed([broken, node("n2", "a"), node("n3", "a"), node("n4", "b")]);
         let plan = planned(both(), &cluster, Scope::Nodes([node_name("n2")].into()));
         let [a, b] = plan.pools.as_slice() else { panic!("two pools") };
@@ -154,7 +154,7 @@ mod tests {
         // The ConfigMap that n2 points at was deleted.
         let target = rendered("b", 64).source(&namespace());
         let mut cluster = observed([node("n1", "a"), on(node("n2", "b"), &target)]);
-        cluster.contents.insert(nodecfg_contract::observed::ConfigMapKey::of(&target).unwrap(), None);
+        cluster.contents.insert(nodecfg_observed::ConfigMapKey::of(&target).unwrap(), None);
         let problems = make(&desired(both()), &cluster, &within(Scope::Everything)).unwrap_err();
         assert!(matches!(problems.as_slice(), [Problem::ConfigMapMissing { .. }]), "{problems:?}");
         assert_eq!(planned(both(), &cluster, pools(["a"])).counts().assign, 1);

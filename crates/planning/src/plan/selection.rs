@@ -16,9 +16,10 @@ use crate::desired::{Desired, Pool};
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Node, POOL_LABEL};
 use nodecfg_contract::printable::one_line;
+use nodecfg_observed::Node;
 
 /// Maximum number of different label sets that are compared with the selectors. A node can write labels of its own.
 const MAX_LABEL_SETS: usize = 200;

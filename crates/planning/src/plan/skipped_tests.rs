@@ -10,11 +10,9 @@ use super::fixtures::{
 use super::{Action, Options, Plan, Scope, Step, Wave, WaveKind, Why, check, make};
 use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use jiff::Timestamp;
-use nodecfg_contract::Assignment;
 use nodecfg_contract::label_selector::LabelSelector;
-use nodecfg_contract::observed::{
-    ConfigMapKey, Maintainer, ManagedConfigMap, Node, NodeSupport, Observed, Readiness, UnreadableField,
-};
+use nodecfg_contract::{Assignment, UnreadableField};
+use nodecfg_observed::{ConfigMapKey, Maintainer, ManagedConfigMap, Node, NodeSupport, Observed, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed, scope: Scope) -> Plan {
     let plan = make(desired, observed, &Options { scope: scope.clone(), ..options() }).expect("can be planned");

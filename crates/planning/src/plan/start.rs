@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::decide::refuses;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::Node;
-use nodecfg_contract::{Assignment, ConfigSource};
+use nodecfg_contract::{Assignment, ConfigSource, Placement};
+use nodecfg_observed::Node;
 
 /// A configuration that a node may run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

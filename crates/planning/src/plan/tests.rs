@@ -13,12 +13,10 @@ use super::{
 };
 use crate::desired::{Desired, PoolTarget, RolloutPolicy};
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
-use nodecfg_contract::observed::{
-    ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
-};
-use nodecfg_contract::{Assignment, ConfigSource, error_text};
+use nodecfg_contract::{Assignment, ConfigSource, Placement, error_text};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");

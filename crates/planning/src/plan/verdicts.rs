@@ -12,7 +12,7 @@ use kubelet_config::finding::{Finding, Severity, Strictness};
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::verdict::assess;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 
 /// Minor version of a node's kubelet, if its rules are known.
 #[must_use]

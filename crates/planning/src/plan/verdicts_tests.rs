@@ -8,7 +8,7 @@ use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Severity, Strictness};
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 
 /// A pool with one node at a time and these lines in its configuration.
 fn pool_with(text: &str) -> Pool {

@@ -8,7 +8,7 @@ use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
 use crate::desired::{NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 
 /// Groups the nodes of a pool: broken, in transition, to be assigned, and unchanged.
 #[derive(Default)]

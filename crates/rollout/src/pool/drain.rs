@@ -14,7 +14,7 @@ use crate::evictions::{Evictions, PodChange, Progress as Evicting};
 use crate::progress::Progress;
 use crate::signals::Command;
 use nodecfg_contract::Assignment;
-use nodecfg_contract::observed::{Drain, EvictionAnswer, Pod};
+use nodecfg_observed::{Drain, EvictionAnswer, Pod};
 use nodecfg_planning::convergence::pods::PodsBefore;
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::drain::pods::Stay;

@@ -9,7 +9,7 @@ use crate::intent::Planned;
 use crate::outcome::{End, StopReason};
 use crate::progress::{Progress, StartGate};
 use nodecfg_contract::Assignment;
-use nodecfg_contract::observed::{Node as Seen, Readiness};
+use nodecfg_observed::{Node as Seen, Readiness};
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};

@@ -12,7 +12,7 @@ use super::node::{Node, Settling, Stage};
 use super::table::Id;
 use crate::outcome::{BeforeAfter, Recovery};
 use crate::signals::Command;
-use nodecfg_contract::observed::{ExtendedResources, Pod};
+use nodecfg_observed::{ExtendedResources, Pod};
 use nodecfg_planning::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
 use nodecfg_planning::convergence::{ConvergenceFailure, WaitContext, Waiting};
 use nodecfg_planning::instant::Instant;

@@ -9,7 +9,7 @@ use super::table::{Count, Id};
 use crate::outcome::{End, StopReason};
 use crate::progress::Progress;
 use crate::signals::Command;
-use nodecfg_contract::observed::Node as Seen;
+use nodecfg_observed::Node as Seen;
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::instant::Instant;

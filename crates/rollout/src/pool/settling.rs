@@ -4,7 +4,7 @@ use super::Pool;
 use super::node::{Settling, Stage};
 use super::table::Id;
 use crate::signals::Command;
-use nodecfg_contract::observed::Node as Seen;
+use nodecfg_observed::Node as Seen;
 use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, evaluate};
 use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::instant::Instant;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::Machine;
 use nodecfg_contract::names::{GateName, NodeName};
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use nodecfg_planning::instant::Instant;

@@ -12,23 +12,23 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
 use super::host::{HostOptions, SimHost};
-use super::host_client::{self, Connection};
-use super::node::{self, Agent};
+use super::host_client::Connection;
+use super::node::Agent;
+use super::{host_client, node};
 use crate::api::{Api, NodeProxy, ProxyResult};
 use crate::configz;
-use crate::kubelets::requests::{self, Node};
+use crate::kubelets::requests::Node;
 use crate::kubelets::watch::{Change, Collection};
-use crate::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
+use crate::kubelets::{Fault, Faults, InjectError, StartError, requests, seed_of};
 use crate::nodes::HostSpec;
 use crate::running::RunningCache;
-use nodecfg_agent::api::AgentClient;
-use nodecfg_agent::api::{AgentClientOptions, PointerPlace};
+use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
 use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::retry::RetryPolicy;
+use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::KubeletVersion;
 
 /// Capacity of the channel of watched changes.
 const BACKLOG: usize = 256;

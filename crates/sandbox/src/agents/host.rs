@@ -20,8 +20,8 @@ use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
-use nodecfg_agent::disk::Disk as _;
-use nodecfg_agent::disk::memory::{self, MemoryDisk};
+use nodecfg_agent::disk::memory::MemoryDisk;
+use nodecfg_agent::disk::{Disk as _, memory};
 use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::problem::{CommandError, HealthzError, RestartProblem};
 use nodecfg_agent::host::process::{KubeletProcess, ProcessProblem};
@@ -30,8 +30,7 @@ use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::Paths;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY, KubeletVersion};
 
 /// Root directory of the kubelet.
 const ROOT: &str = "/var/lib/kubelet";

@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::ServerProfile;
-use crate::nodes::{self, BootedConfig, NodeSpec};
-use crate::{Embedded, EmbeddedOptions};
+use crate::nodes::{BootedConfig, NodeSpec};
+use crate::{Embedded, EmbeddedOptions, nodes};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -14,8 +14,7 @@ use super::fault::Fault;
 use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
 use super::status::{LoadedSource, Status, SyncProblem};
 use super::verdict::ConfigProblem;
-use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigMapSource, ConfigStatus};
+use nodecfg_contract::{ConfigMapSource, ConfigStatus, KubeletVersion};
 
 /// Period of both loops; jitter adds up to a fifth.
 const LOOP_PERIOD: Duration = Duration::from_secs(10);

@@ -21,10 +21,8 @@ use nodecfg_agent::ledger::{Ledger, Phase};
 use nodecfg_agent::placement::Activation;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::settings::Settings;
-use nodecfg_contract::Placement;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
-use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash};
+use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash, KubeletVersion, Placement};
 
 use crate::contents;
 use crate::snapshot::Snapshot;

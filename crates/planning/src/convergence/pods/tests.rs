@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::drain::fixtures::pod;
-use nodecfg_contract::observed::Rejection;
+use nodecfg_observed::Rejection;
 
 fn ready(name: &str) -> Pod {
     Pod { ready: true, ..pod(name) }

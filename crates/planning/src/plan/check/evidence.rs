@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{Checker, Violation};
 use crate::plan::{Action, Plan, PointerTime, PoolPlan, WaveKind, Why};
-use nodecfg_contract::observed::{Node, NodeContent, Observed, Readiness};
+use nodecfg_observed::{Node, NodeContent, Observed, Readiness};
 
 /// Reports whether the reconciler wrote what the node is assigned.
 fn is_assigned(node: &Node) -> bool {

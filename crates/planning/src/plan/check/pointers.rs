@@ -2,8 +2,10 @@
 
 use super::{Checker, evidence};
 use crate::plan::{PointerTime, Scope};
-use nodecfg_contract::observed::{CONTENT_HASH_ANNOTATION, ConfigMapKey, FetchedConfigMap, PLACEMENT_ANNOTATION};
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::labels::{CONTENT_HASH_ANNOTATION, PLACEMENT_ANNOTATION};
 use nodecfg_contract::{ContentHash, KUBELET_KEY};
+use nodecfg_observed::ConfigMapKey;
 
 /// Reports whether a pointer has another content or placement than its annotations record.
 fn is_forged(map: &FetchedConfigMap) -> bool {

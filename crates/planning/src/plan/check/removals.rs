@@ -8,12 +8,10 @@ use super::super::verdicts::known_minor;
 use super::super::{Action, PoolPlan};
 use super::Checker;
 use crate::desired::{PoolTarget, Rendered};
-use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::removals;
-use nodecfg_contract::ContentHash;
-use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{ConfigMapKey, Node};
+use kubelet_config::{Minor, removals};
+use nodecfg_contract::{ContentHash, Placement};
+use nodecfg_observed::{ConfigMapKey, Node};
 
 impl Checker<'_> {
     pub(super) fn removals(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {

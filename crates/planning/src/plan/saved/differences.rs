@@ -9,10 +9,9 @@ use serde::Serialize;
 
 use super::{ClusterIdentity, SavedAssignment, SavedOptions, SavedPlan, SavedPool};
 use crate::plan::{Plan, Why};
-use nodecfg_contract::ConfigSource;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::Observed;
+use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_observed::Observed;
 
 /// Kind of a difference, in the order of reports: the most general first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]

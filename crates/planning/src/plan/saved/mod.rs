@@ -17,10 +17,9 @@ use crate::desired::RolloutPolicy;
 use kubelet_config::duration;
 use kubelet_config::finding::Strictness;
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::Pause;
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, Placement};
+use nodecfg_observed::Pause;
 
 mod differences;
 #[cfg(test)]

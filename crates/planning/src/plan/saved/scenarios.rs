@@ -11,7 +11,7 @@ use crate::plan::fixtures::{
 use crate::plan::make;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::CommitId;
-use nodecfg_contract::observed::{Node, Observed, Pause, Readiness};
+use nodecfg_observed::{Node, Observed, Pause, Readiness};
 
 /// A repository, a cluster and the options of the plan.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ fn sim() -> SimHarness {
     let observed = observed([node("n1", "a"), node("n2", "a"), node("n3", "a"), old]);
     let mut sim = SimHarness { desired, observed, options: options(), context: context() };
     let old = crate::plan::fixtures::managed("fleet-a-old", Some("fleet"), Some("a"), None);
-    let key = nodecfg_contract::observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: old.name.clone() };
+    let key = nodecfg_observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: old.name.clone() };
     sim.observed.config_maps.insert(key, old);
     sim
 }

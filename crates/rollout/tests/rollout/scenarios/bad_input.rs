@@ -1,7 +1,7 @@
 //! Inputs that no well-behaved cluster sends: of unknown nodes, repeated, too early, late, and times that jump.
 
 use super::*;
-use nodecfg_contract::observed::{EvictionAnswer, Pod};
+use nodecfg_observed::{EvictionAnswer, Pod};
 use nodecfg_planning::drain::fixtures::pod;
 use nodecfg_planning::instant::Instant;
 use nodecfg_planning::plan::fixtures::canary;

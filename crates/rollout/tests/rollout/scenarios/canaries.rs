@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ASSIGN, down, rollout, target, three};
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_observed::{Node, Readiness};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy, refusing};
 use nodecfg_rollout::machine::{Input, Mode};

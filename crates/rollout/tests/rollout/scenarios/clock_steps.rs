@@ -2,7 +2,7 @@
 
 use super::gates::{GATED, gated};
 use super::*;
-use nodecfg_contract::observed::Maintainer;
+use nodecfg_observed::Maintainer;
 use nodecfg_planning::gates::Moment;
 use nodecfg_planning::plan::fixtures::{canary, on_trial};
 use nodecfg_rollout::progress::StartGate;

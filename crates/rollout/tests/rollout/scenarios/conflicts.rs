@@ -2,7 +2,7 @@
 
 use super::{ASSIGN, Mode, rollout, three};
 use crate::scenario::Scenario;
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_observed::{Node, Readiness};
 use nodecfg_planning::plan::fixtures::{node, node_name, on, policy, source, with_config_map};
 use nodecfg_rollout::machine::Input;
 use nodecfg_rollout::{End, StopReason};

@@ -2,7 +2,7 @@
 
 use super::{ASSIGN, rollout, target, three};
 use crate::scenario::Scenario;
-use nodecfg_contract::observed::Node;
+use nodecfg_observed::Node;
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy};
 use nodecfg_rollout::machine::Input;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{ASSIGN, rollout, rollout_over, target};
 use crate::scenario::Scenario;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Maintainer, Node, Readiness};
+use nodecfg_observed::{Maintainer, Node, Readiness};
 use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::plan::fixtures::{
     ZONE, canary, in_zone, namespace, node, node_name, observed, on, policy, refusing, rendered, with_config_map,

@@ -9,7 +9,7 @@ use super::super::Machine;
 use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use nodecfg_contract::names::GateName;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
 use nodecfg_planning::hold::{Hold, HoldReason};

@@ -1,7 +1,8 @@
 //! Nodes that must not start in their present state: they take budget, and start when the state ends.
 
 use super::*;
-use nodecfg_contract::observed::{Maintainer, NodeSupport, UnreadableField};
+use nodecfg_contract::UnreadableField;
+use nodecfg_observed::{Maintainer, NodeSupport};
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::plan::fixtures::canary;
 

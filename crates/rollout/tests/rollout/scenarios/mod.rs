@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::scenario::Scenario;
-use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed, Readiness};
+use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::desired::{Desired, RolloutPolicy};
 use nodecfg_planning::instant::Now;

@@ -1,7 +1,7 @@
 //! Nodes that never had a configuration, in a run that only watches.
 
 use super::*;
-use nodecfg_contract::observed::{CreationTime, NodeSupport};
+use nodecfg_observed::{CreationTime, NodeSupport};
 use nodecfg_planning::plan::Why;
 
 /// Accepts nodes that joined less than ten minutes ago.

@@ -4,7 +4,7 @@ use super::{ASSIGN, Mode, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::observed::{Node, Observed, Readiness};
+use nodecfg_observed::{Node, Observed, Readiness};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::drain::DrainMode;
 use nodecfg_planning::plan::fixtures::{

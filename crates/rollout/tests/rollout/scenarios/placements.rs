@@ -2,7 +2,7 @@
 
 use super::*;
 use nodecfg_contract::Placement;
-use nodecfg_contract::observed::{NodeConfigList, NodeContent};
+use nodecfg_observed::{NodeConfigList, NodeContent};
 use nodecfg_planning::desired::Pool;
 use nodecfg_planning::plan::fixtures::{fetched, replacing};
 

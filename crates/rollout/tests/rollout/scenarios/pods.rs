@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ASSIGN, down, rollout, target, three};
 use crate::scenario::Scenario;
-use nodecfg_contract::observed::{Maintainer, Node, Pod, Readiness, Rejection};
+use nodecfg_observed::{Maintainer, Node, Pod, Readiness, Rejection};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::convergence::pods::LatePods;
 use nodecfg_planning::desired::RolloutPolicy;

@@ -3,7 +3,7 @@
 use super::gates::{GATED, gated};
 use super::*;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::NodeContent;
+use nodecfg_observed::NodeContent;
 use nodecfg_planning::desired::NodeOrder;
 use nodecfg_planning::gates::Moment;
 use nodecfg_planning::plan::fixtures::{ZONE, canary, fetched, in_zone, replacing, with_pointer};

@@ -2,7 +2,7 @@
 
 use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
-use nodecfg_contract::observed::{ExtendedResources, Node, Readiness};
+use nodecfg_observed::{ExtendedResources, Node, Readiness};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures;

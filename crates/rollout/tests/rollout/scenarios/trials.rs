@@ -1,7 +1,7 @@
 //! Trials of converged nodes: what the outcome reports of them, and the wait for their ends.
 
 use super::*;
-use nodecfg_contract::observed::NodeContent;
+use nodecfg_observed::NodeContent;
 use nodecfg_planning::convergence::{KUBELET_TRIAL, Trial};
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::plan::fixtures::{on_trial, replacing};

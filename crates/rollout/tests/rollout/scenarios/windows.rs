@@ -6,7 +6,7 @@ use super::{ASSIGN, down, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Maintainer, Node};
+use nodecfg_observed::{Maintainer, Node};
 use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
 use nodecfg_planning::drain::{DrainMode, DrainPolicy};
 use nodecfg_planning::hold::{Hold, HoldReason};

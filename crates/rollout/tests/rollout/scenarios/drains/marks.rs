@@ -1,7 +1,7 @@
 //! Scenarios of marks: refused, lost, left behind, or of an earlier run.
 
 use super::*;
-use nodecfg_contract::observed::DrainMark;
+use nodecfg_observed::DrainMark;
 
 #[test]
 fn refused_mark_fails_the_node() {

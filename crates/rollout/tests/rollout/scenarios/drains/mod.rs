@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::{
+use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_observed::{
     EvictionAnswer, ExtendedResources, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
 };
-use nodecfg_contract::{ConfigSource, error_text};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_planning::drain::fixtures::{daemon, mark, pod};

@@ -1,7 +1,8 @@
 //! Scenarios of drains before rollbacks.
 
 use super::*;
-use nodecfg_contract::observed::{NodeSupport, UnreadableField};
+use nodecfg_contract::UnreadableField;
+use nodecfg_observed::NodeSupport;
 use nodecfg_planning::desired::NodeOrder;
 use nodecfg_planning::plan::fixtures::{ZONE, in_zone};
 

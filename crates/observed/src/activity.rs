@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::nodeconfig::ReportingAgent;
+use nodecfg_contract::nodeconfig::ReportingAgent;
 
 /// Last activity of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

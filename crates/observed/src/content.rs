@@ -1,7 +1,7 @@
 //! Content of a node's assignment and report.
 
-use crate::{ContentHash, Placement};
 use kubelet_config::risk::Class;
+use nodecfg_contract::{ContentHash, Placement};
 
 /// The part of a NodeConfig that concerns content: what was reviewed, and what runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::label_selector::LabelSelector;
-use crate::names::NodeName;
-use crate::printable::{at_most, one_line, remark};
+use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::printable::{at_most, one_line, remark};
 
 /// Observed pod that is bound to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::names::PoolName;
-use crate::printable::{at_most, one_line};
 use kubelet_config::risk::Class;
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::printable::{at_most, one_line};
 
 /// Annotation of the paused pools: a JSON object of [`Pause`] by pool.
 pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";

@@ -85,9 +85,9 @@ impl fmt::Display for Age {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ConfigSource;
-    use crate::names::NodeName;
-    use crate::observed::{NodeSupport, UnreadableField};
+    use crate::NodeSupport;
+    use nodecfg_contract::names::NodeName;
+    use nodecfg_contract::{ConfigSource, UnreadableField};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ConfigSource;
-use crate::names::{FleetName, PoolName};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, PoolName};
 
 /// Key of the taint, whose effect is `NoSchedule`. Cluster Autoscaler leaves taints with this prefix out of its
 /// templates of new nodes (kubernetes/autoscaler, cluster-autoscaler/utils/taints: `StatusTaintPrefix`).

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ConfigMapKey, FetchedConfigMap};
-use crate::ConfigSource;
-use crate::pool_pointer::PoolPointer;
+use super::ConfigMapKey;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::pool_pointer::PoolPointer;
 
 /// ConfigMaps that at least one object refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

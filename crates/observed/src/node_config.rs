@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{CreationTime, NodeContent, OwnValues, Proof, UnreadableField};
-use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
-use crate::{ConfigSource, ConfigStatus, ContentHash, Placement};
+use super::{CreationTime, NodeContent, OwnValues, Proof};
+use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
+use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, Placement, UnreadableField};
 
 /// Assignment and report of a node, from its NodeConfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl NodeConfigState {
     }
 
     /// Reports whether the NodeConfig represents the Node with this uid, as
-    /// [`NodeConfig::represents`](crate::nodeconfig::NodeConfig::represents) does.
+    /// [`NodeConfig::represents`](nodecfg_contract::nodeconfig::NodeConfig::represents) does.
     #[must_use]
     pub fn represents(&self, node_uid: &str) -> bool {
         !self.deleting && (self.owners.is_empty() || self.owners.iter().any(|owner| **owner == *node_uid))
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Placement;
+    use nodecfg_contract::Placement;
 
     fn condition(kind: &str, since: &str) -> serde_json::Value {
         json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": since})

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::nodeconfig::{EFFECTIVE, NodeConfigStatus};
-pub use crate::nodeconfig::{OverriddenValue, OwnValue, SetValue, origin};
+use nodecfg_contract::kubelet_values::{OverriddenValue, SetValue};
+use nodecfg_contract::nodeconfig::{EFFECTIVE, NodeConfigStatus};
 
 /// What the agent of a node knows of the values that its kubelet runs (`status.effective` and the condition Effective).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Proof {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodeconfig::{Condition, EffectiveStatus};
+    use nodecfg_contract::nodeconfig::{Condition, EffectiveStatus};
 
     fn proof(effective: Option<EffectiveStatus>, condition: Option<&str>) -> Option<Proof> {
         let condition = condition.map(|status| Condition {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::nodeconfig::EffectiveStatus;
+use nodecfg_contract::nodeconfig::EffectiveStatus;
 
 /// Values of a node's own configuration for the fields that its active overlay sets (`status.effective.beneath`). Such a field
 /// returns to its own value when it leaves the overlay.

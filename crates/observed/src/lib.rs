@@ -9,26 +9,27 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::names::{FleetName, NodeName, PoolName};
-use crate::pool_pointer::PoolPointer;
-use crate::{ConfigSource, ConfigStatus, Placement};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion, Placement, UnreadableField};
 
-pub mod activity;
-pub mod content;
-pub mod creation;
+mod activity;
+mod content;
+mod creation;
 pub mod drain;
-pub mod extended_resources;
+mod extended_resources;
 pub mod maintainer;
-pub mod node_config;
+mod node_config;
 pub mod orders;
-pub mod own_values;
+mod own_values;
 pub mod pods;
-pub mod proof;
-pub mod references;
-pub mod running;
-pub mod version;
+mod proof;
+mod references;
+mod running;
+mod server_version;
 
 pub use activity::{AgentActivity, NodeActivity};
 pub use content::NodeContent;
@@ -40,30 +41,10 @@ pub use node_config::NodeConfigState;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use own_values::OwnValues;
 pub use pods::{EvictionAnswer, Pod, PodBudget, Rejection};
-pub use proof::{OverriddenValue, OwnValue, Proof, SetValue, origin};
+pub use proof::Proof;
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
-pub use version::{KubeletVersion, ServerVersion};
-
-/// Default selector label of a pool: `nodecfg.dev/pool=<pool>`.
-pub const POOL_LABEL: &str = "nodecfg.dev/pool";
-/// Label that names the manager of an object (Kubernetes recommended labels).
-pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// Value of [`MANAGED_BY_LABEL`] on objects that nodecfg manages.
-pub const MANAGER: &str = "nodecfg";
-/// Label with the fleet of a ConfigMap.
-pub const FLEET_LABEL: &str = "nodecfg.dev/fleet";
-/// Label with the pool of a ConfigMap.
-pub const CONFIG_MAP_POOL_LABEL: &str = "nodecfg.dev/pool";
-/// Annotation with the versioned hash of the content.
-pub const CONTENT_HASH_ANNOTATION: &str = "nodecfg.dev/content-hash";
-/// Annotation with the commit of a ConfigMap's configuration.
-pub const COMMIT_ANNOTATION: &str = "nodecfg.dev/commit";
-/// Annotation with the path of the pool's configuration in the repository.
-pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
-/// Annotation with the placement with which a ConfigMap was created. It informs `rollback`; the placement of a node is in its
-/// NodeConfig.
-pub const PLACEMENT_ANNOTATION: &str = "nodecfg.dev/placement";
+pub use server_version::ServerVersion;
 
 /// Result of one observation of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -315,22 +296,6 @@ pub enum NodeSupport {
     Unreadable(UnreadableField),
 }
 
-/// A field of a Node or its NodeConfig that cannot be decoded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UnreadableField {
-    /// Path of the field, for example `status.conditions`.
-    pub field: String,
-    /// Reason, which may quote the value.
-    pub reason: String,
-}
-
-impl fmt::Display for UnreadableField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is unreadable: {}", self.field, self.reason)
-    }
-}
-
 impl NodeSupport {
     /// Support by a kubelet of this version; `reports`: whether it reports `status.config`.
     #[must_use]
@@ -401,87 +366,5 @@ impl ManagedConfigMap {
     pub fn is_pointer(&self) -> bool {
         let (Some(fleet), Some(pool)) = (&self.fleet, &self.pool) else { return false };
         self.name == PoolPointer::name(fleet, pool)
-    }
-}
-
-/// A ConfigMap with its content.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FetchedConfigMap {
-    /// Namespace of the ConfigMap.
-    pub namespace: String,
-    /// Name of the ConfigMap.
-    pub name: String,
-    /// Uid of the ConfigMap.
-    pub uid: String,
-    /// Resource version of the ConfigMap.
-    #[serde(skip)]
-    pub resource_version: String,
-    /// Whether the API server refuses changes of its data.
-    pub immutable: bool,
-    /// Whether the ConfigMap is being deleted.
-    pub deleting: bool,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// Text content by key.
-    pub data: BTreeMap<String, String>,
-    /// Keys of the binary content, which a kubelet reads as well.
-    pub binary_keys: Vec<String>,
-}
-
-impl FetchedConfigMap {
-    /// Text of one key.
-    #[must_use]
-    pub fn text(&self, key: &str) -> Option<&str> {
-        self.data.get(key).map(String::as_str)
-    }
-
-    /// Reports whether the labels name nodecfg as manager.
-    #[must_use]
-    pub fn is_managed(&self) -> bool {
-        self.labels.get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
-    }
-
-    /// Fleet in the labels, if they name nodecfg as manager and the fleet is valid.
-    #[must_use]
-    pub fn fleet(&self) -> Option<FleetName> {
-        FleetName::new(self.labels.get(FLEET_LABEL).filter(|_| self.is_managed())?.as_str()).ok()
-    }
-
-    /// Reports whether the ConfigMap contains only this key, with exactly this text.
-    #[must_use]
-    pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
-        self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn holds_exactly_requires_one_key() {
-        let mut map = FetchedConfigMap::default();
-        map.data.insert("kubelet".to_owned(), "a: 1\n".to_owned());
-        assert!(map.holds_exactly("kubelet", "a: 1\n"));
-        assert!(!map.holds_exactly("kubelet", "a: 2\n"));
-        assert!(!map.holds_exactly("other", "a: 1\n"));
-        let mut binary = map.clone();
-        binary.binary_keys.push("x".to_owned());
-        assert!(!binary.holds_exactly("kubelet", "a: 1\n"));
-        map.data.insert("x".to_owned(), String::new());
-        assert!(!map.holds_exactly("kubelet", "a: 1\n"));
-    }
-
-    #[test]
-    fn recognizes_managed_label() {
-        let mut map = FetchedConfigMap::default();
-        assert!(!map.is_managed());
-        map.labels.insert(MANAGED_BY_LABEL.to_owned(), "helm".to_owned());
-        assert!(!map.is_managed());
-        map.labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGER.to_owned());
-        assert!(map.is_managed());
     }
 }
