@@ -12,7 +12,7 @@ use kubelet_config::minor::NEWEST;
 use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::desired::{Desired, PoolTarget};
+use nodecfg_fleet::{Desired, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{KUBEADM_FILE, NodeSpec, numbered, own_labels};
 
@@ -312,7 +312,7 @@ mod tests {
     fn creates_nodes_for_every_satisfiable_pool() {
         use kubelet_config::finding::Place;
         use nodecfg_contract::names::FleetName;
-        use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
+        use nodecfg_fleet::{Pool, PoolTarget, RolloutPolicy};
 
         let pools = [pool("cpu", 0, &["pool=cpu"]), pool("gpu", 5, &["gpu"]), pool("never", 0, &["gpu", "pool=x"])];
         let pools = pools.into_iter().map(|(name, selector, priority)| {

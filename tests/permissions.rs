@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kubelet_config::risk::Class;
-use nodecfg_agent::api::AgentClient;
-use nodecfg_agent::api::AgentClientOptions;
+use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::events::Announcement;
 use nodecfg_agent::joining::{JoinAnswer, JoinRequest, NewNodeConfig};
 use nodecfg_agent::settings::Settings;
@@ -19,17 +18,16 @@ use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::{ClusterReader, ReaderOptions};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::NodeConfigStatus;
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
-use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_contract::{ConfigSource, ConfigStatus, nodeconfig};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
-use nodecfg_sandbox::kubelets::{self, Kubelets};
-use nodecfg_sandbox::nodes;
+use nodecfg_sandbox::kubelets::Kubelets;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{ApiRequest, Wire};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, kubelets, nodes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-user";
@@ -384,7 +382,7 @@ impl Workspace {
     async fn leave_lock(&self) {
         let agents = self.embedded.api().profile() == ServerProfile::V1_36;
         let namespace = if agents { nodecfg_contract::installation::NAMESPACE } else { "kube-system" };
-        let name = format!("nodecfg-{}", nodecfg_planning::desired::DEFAULT_FLEET);
+        let name = format!("nodecfg-{}", nodecfg_fleet::DEFAULT_FLEET);
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

@@ -12,10 +12,10 @@ use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion};
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Desired, PoolTarget, build};
 use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed, Readiness};
-use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
-use nodecfg_planning::plan::Options;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_plan::Options;
 
 /// Name of the fleet.
 pub const FLEET: &str = "bench";
@@ -147,7 +147,7 @@ pub fn options() -> Options {
         allow_empty: false,
         gate: Strictness::Strict,
         despite_pause: BTreeSet::new(),
-        scope: nodecfg_planning::plan::Scope::Everything,
+        scope: nodecfg_plan::Scope::Everything,
     }
 }
 

@@ -11,7 +11,7 @@ use kubelet_config::finding::Strictness;
 use kubelet_config::verdict::assess;
 use nodecfg_agent::host::process::KubeletProcess;
 use nodecfg_agent::proof::{KubeletFiles, compare};
-use nodecfg_planning::desired::check_file;
+use nodecfg_fleet::check_file;
 
 const CONFIGURATIONS: usize = 1_000;
 

@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use kubelet_config::risk::Class;
+use nodecfg_fleet::Desired;
+use nodecfg_fleet::drain::DrainMode;
 use nodecfg_observed::Observed;
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::drain::DrainMode;
-use nodecfg_planning::plan::{Plan, Scope, check, make, membership, required_config_maps};
+use nodecfg_plan::{Plan, Scope, check, make, membership, required_config_maps};
 
 use super::fleet::{LARGEST, NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_planning::desired::{Checks, PoolTarget, build};
+use nodecfg_fleet::{Checks, PoolTarget, build};
 
 use super::fleet;
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
+use nodecfg_fleet::MaxUnavailable;
 use nodecfg_observed::{Node, Observed};
-use nodecfg_planning::convergence::{WaitContext, evaluate};
-use nodecfg_planning::desired::MaxUnavailable;
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::{Plan, make};
+use nodecfg_plan::convergence::{WaitContext, evaluate};
+use nodecfg_plan::{Plan, make};
+use nodecfg_rollout::instant::{Instant, Now};
 use nodecfg_rollout::machine::{Command, Input, Machine, Mode, StateMachine as _};
 
 use super::fleet;

@@ -8,7 +8,7 @@ use kubelet_config::document::Document;
 use kubelet_config::finding::{Strictness, any_error};
 use kubelet_config::verdict::{Stage, assess};
 use libfuzzer_sys::fuzz_target;
-use nodecfg_planning::desired::check_file;
+use nodecfg_fleet::check_file;
 
 fuzz_target!(|text: &str| {
     // Most inputs lack the header of a configuration, so each runs with and without it.

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nodecfg_planning::plan::saved::{SavedPlan, SavedPlanError, read};
+use nodecfg_plan::saved::{SavedPlan, SavedPlanError, read};
 
 fuzz_target!(|bytes: &[u8]| {
     let original = read(bytes);

@@ -8,8 +8,8 @@ use kubelet_config::document::Document;
 use kubelet_config::finding::{MAX_PER_FILE, Strictness, any_error};
 use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::printable::is_hidden;
-use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build, draft};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Kubelets, PoolTarget, build, draft};
+use nodecfg_fleet::snapshot::Snapshot;
 
 /// Paths of the files, in the order of the input.
 const PATHS: [&str; 5] =

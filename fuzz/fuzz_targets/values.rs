@@ -11,8 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::{ContentHash, KubeletVersion};
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_observed::{CreationTime, DrainMark, ServerVersion};
-use nodecfg_planning::desired::parse_selector;
-use nodecfg_planning::schedule::window::Start;
+use nodecfg_fleet::formats::parse_selector;
+use nodecfg_fleet::schedule::window::Start;
 
 fuzz_target!(|text: &str| {
     if let Ok(nanoseconds) = duration::nanoseconds(text) {

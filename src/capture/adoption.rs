@@ -8,10 +8,9 @@ use kubelet_config::document::Document;
 use kubelet_config::finding::{Finding, Severity, Strictness};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Desired, Kubelets, build};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
-use nodecfg_planning::desired::{Checks, Desired, Kubelets, build};
-use nodecfg_planning::plan;
-use nodecfg_planning::snapshot::Snapshot;
 
 /// Draft of a repository.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,15 +167,15 @@ fn omit_invalid_configurations(draft: &mut Draft, errors: &[Finding]) -> bool {
 /// plan, adds its problems as remarks and reports true.
 fn pause_changing_pools(draft: &mut Draft, desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> bool {
     let namespace = desired.namespace.clone().unwrap_or_else(|| namespace.clone());
-    let options = plan::Options {
+    let options = nodecfg_plan::Options {
         namespace,
         take_over: false,
         allow_empty: true,
         gate: Strictness::Strict,
         despite_pause: BTreeSet::new(),
-        scope: plan::Scope::Everything,
+        scope: nodecfg_plan::Scope::Everything,
     };
-    let plan = match plan::make(desired, observed, &options) {
+    let plan = match nodecfg_plan::make(desired, observed, &options) {
         Ok(plan) => plan,
         Err(problems) => {
             draft.remarks.extend(problems.iter().map(|problem| format!("{problem}. {}", problem.help())));
@@ -200,7 +199,7 @@ mod tests {
     use super::super::pools::{Group, Selection};
     use super::*;
     use nodecfg_contract::names::NodeName;
-    use nodecfg_planning::plan::fixtures::{fetched, node, observed, on, source};
+    use nodecfg_plan::fixtures::{fetched, node, observed, on, source};
 
     fn nodes(observed: &Observed) -> Vec<&Node> {
         observed.nodes.values().collect()

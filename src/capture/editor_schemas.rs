@@ -4,7 +4,8 @@
 use super::remarks::is_same_yaml;
 use super::starter::Repository;
 use kubelet_config::Minor;
-use nodecfg_planning::desired::{FLEET_FILE, schema};
+use nodecfg_fleet::FLEET_FILE;
+use nodecfg_fleet::formats::schema;
 
 /// Folder of the schemas. nodecfg reads no hidden files, so the folder has no effect on a repository.
 pub const SCHEMA_FOLDER: &str = ".nodecfg";

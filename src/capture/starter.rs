@@ -15,7 +15,7 @@ use super::{kubelet_file, names};
 use kubelet_config::document::canonical_text;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_fleet::FLEET_FILE;
 
 /// Current configuration of a pool's nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -260,8 +260,8 @@ mod tests {
     use kubelet_config::finding::{Severity, Strictness};
     use nodecfg_contract::Placement;
     use nodecfg_contract::names::NodeName;
-    use nodecfg_planning::desired::{Checks, Kubelets, PoolTarget, build};
-    use nodecfg_planning::snapshot::Snapshot;
+    use nodecfg_fleet::snapshot::Snapshot;
+    use nodecfg_fleet::{Checks, Kubelets, PoolTarget, build};
 
     fn pool(name: &str, selection: Selection, runs: CurrentConfig, pause_reasons: &[&str]) -> StarterPool {
         let nodes = BTreeSet::from([NodeName::new("n1").unwrap()]);
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    fn built(repository: &Repository) -> nodecfg_planning::desired::Desired {
+    fn built(repository: &Repository) -> nodecfg_fleet::Desired {
         let snapshot = Snapshot::of_texts(repository.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
         let built = build(&snapshot, &Checks { gate: Strictness::Strict, kubelets: Kubelets::OfNodes });
         let loud: Vec<_> = built.findings.iter().filter(|finding| finding.severity != Severity::Note).collect();

@@ -23,9 +23,10 @@ use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_fleet::POOLS_FOLDER;
+use nodecfg_fleet::formats::parse_selector;
 use nodecfg_observed::{Node, Readiness};
-use nodecfg_planning::desired::{POOLS_FOLDER, parse_selector};
-use nodecfg_planning::plan::membership;
+use nodecfg_plan::membership;
 
 /// Capture the configuration that nodes run, as files of a repository.
 ///

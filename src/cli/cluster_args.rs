@@ -9,7 +9,7 @@ use kubelet_config::duration;
 use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect, contexts};
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_planning::desired::Desired;
+use nodecfg_fleet::Desired;
 
 /// Where assignments are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]

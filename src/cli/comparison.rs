@@ -5,8 +5,8 @@ use super::{CommandError, Terminal};
 use crate::review::{Base, Head, Review, Side, compare};
 use kubelet_config::finding::{Finding, Strictness};
 use kubelet_config::minor::NEWEST_RELEASED;
-use nodecfg_planning::desired::{Built, Checks, Desired, Draft, Kubelets, build, draft};
-use nodecfg_planning::snapshot::{Snapshot, Source};
+use nodecfg_fleet::snapshot::{Snapshot, Source};
+use nodecfg_fleet::{Built, Checks, Desired, Draft, Kubelets, build, draft};
 
 /// The revision to compare with. It may be invalid.
 pub(super) struct ComparisonBase {

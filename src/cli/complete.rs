@@ -20,7 +20,7 @@ use crate::repository::revisions;
 use kubelet_config::fields;
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys};
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
+use nodecfg_fleet::{FLEET_FILE, POOLS_FOLDER};
 
 /// How long to wait for the cluster.
 const TIMEOUT: Duration = Duration::from_millis(1500);

@@ -1,6 +1,7 @@
 //! `nodecfg diff`: shows the effect of a revision on a cluster, or the difference between two revisions.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
@@ -14,15 +15,16 @@ use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandError, CommandResult, Exit, Terminal, plan_file, plan_options, run};
 use crate::layout;
-use crate::report::{self, Format, findings, review as shown};
+use crate::report;
+use crate::report::{Format, findings, review as shown};
 use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{CommitId, NameError};
-use nodecfg_planning::plan::Options;
-use nodecfg_planning::plan::saved::SavedPlan;
+use nodecfg_plan::Options;
+use nodecfg_plan::saved::SavedPlan;
 
 /// Show what a sync or a merge would change: fields, effects on running pods, nodes and their order.
 ///

@@ -1,7 +1,7 @@
 //! Argument that allows one run more disruption of running pods than the pool does.
 
 use kubelet_config::risk::Class;
-use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_fleet::RolloutPolicy;
 
 /// Argument that allows disruption.
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -10,13 +10,14 @@ use super::cluster_args::{BoundClusterArgs, invalid_default_name, label_keys};
 use super::planning::Allowances;
 use super::repository_args::{Loaded, LocalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::doctor;
 use crate::doctor::{
     CheckedRight, DetectedBinding, Fact, Facts, Installed, InstalledPolicy, Lock, Pods, Purpose, Repository, Server,
     Unavailable,
 };
+use crate::report as reports;
 use crate::report::doctor::Findings;
 use crate::report::{Format, doctor as report};
-use crate::{doctor, report as reports};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::binding::by_version;
 use nodecfg_cluster::diagnostics::InstalledObject;
@@ -27,7 +28,6 @@ use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right,
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_install::rights;
 use nodecfg_observed::{ConfigMapKey, Observed, Orders};
-use nodecfg_planning::plan;
 
 /// Maximum number of ConfigMaps read in full because nodes point at them, beyond those that a plan needs.
 const MOST_CONFIG_MAPS: usize = 64;
@@ -139,7 +139,7 @@ impl Args {
             let plan = match (&facts.observed, &facts.unlisted) {
                 (Some(Ok(observed)), None) => {
                     let options = Allowances::default().options(facts.namespace.clone(), arguments.gate());
-                    Some(plan::make(&desired, observed, &options))
+                    Some(nodecfg_plan::make(&desired, observed, &options))
                 }
                 _ => None,
             };
@@ -259,8 +259,9 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
         Ok(maps) => observed.add_config_maps(maps),
         Err(unavailable) => facts.unlisted = Some(unavailable),
     }
-    let of_plan =
-        desired.map(|desired| plan::required_config_maps(desired, &observed, &facts.namespace)).unwrap_or_default();
+    let of_plan = desired
+        .map(|desired| nodecfg_plan::required_config_maps(desired, &observed, &facts.namespace))
+        .unwrap_or_default();
     let pointed: BTreeSet<ConfigMapKey> =
         observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect();
     facts.unread = pointed.len().saturating_sub(MOST_CONFIG_MAPS);

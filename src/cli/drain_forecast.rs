@@ -9,8 +9,8 @@ use crate::review::{Review, UnreadPods};
 use crate::telemetry::spans;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::NodeName;
-use nodecfg_planning::drain::forecast::{Forecaster, JudgedPod, NodeForecast, drained_nodes};
-use nodecfg_planning::plan::Plan;
+use nodecfg_plan::Plan;
+use nodecfg_plan::drain::forecast::{Forecaster, JudgedPod, NodeForecast, drained_nodes};
 
 /// Maximum number of nodes whose pods are listed one by one. For more nodes, one list of all pods costs less.
 const MAX_LISTED: usize = 20;

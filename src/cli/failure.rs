@@ -1,6 +1,7 @@
 //! Errors of all commands, and their conversion to an exit code, a message and a fix.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -8,8 +9,9 @@ use serde_json::Value;
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
 use crate::doctor::{SyncFailure, Unavailable};
+use crate::report;
 use crate::report::error::{ErrorMessage, ErrorReport};
-use crate::report::{self, Format, findings, stale};
+use crate::report::{Format, findings, stale};
 use crate::repository::RepositoryError;
 use crate::telemetry::facts::RunFailure;
 use kubelet_config::finding::{Finding, Severity};
@@ -17,9 +19,9 @@ use nodecfg_cluster::lease::OrderError;
 use nodecfg_cluster::{ClusterError, ConnectError, LockError};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
-use nodecfg_planning::plan::saved::Difference;
-use nodecfg_planning::plan::{Problem, Violation};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_plan::saved::Difference;
+use nodecfg_plan::{Problem, Violation};
 use nodecfg_sandbox::SandboxError;
 
 /// Result of a command.

@@ -8,13 +8,14 @@ use super::output::Listing;
 use super::repository_args::RepositoryArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::report::gates::{self as shown, GateAnswer, GateAnswers};
-use crate::report::{self, Format};
+use crate::report;
+use crate::report::gates::{GateAnswer, GateAnswers};
+use crate::report::{Format, gates as shown};
 use nodecfg_cluster::LabelKeys;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::gates::{Gate, Question};
+use nodecfg_fleet::Desired;
+use nodecfg_fleet::gates::{Gate, Question};
 use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
 
 /// Ask all gates of the repository now, and print their answers.

@@ -7,15 +7,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::cluster_args::parse_timeout;
-use super::environment;
 use super::failure::CommandError;
-use super::github_actions;
 use super::status_area::{StatusArea, StatusLine};
+use super::{environment, github_actions};
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open, resolve};
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
 
 /// Time without data from the server after which a fetch fails.
 const TIMEOUT: &str = "60s";

@@ -14,7 +14,7 @@ use nodecfg_cluster::observe::{list, read_contents};
 use nodecfg_contract::names::{CommitId, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_observed::ConfigMapKey;
-use nodecfg_planning::plan::PointerState;
+use nodecfg_plan::PointerState;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.
 ///

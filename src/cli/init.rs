@@ -21,8 +21,8 @@ use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_fleet::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
-use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 
 /// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.
 ///

@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::status_area::StatusArea;
 use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
-use crate::report::steps::{self, FEW_POOLS, Printed};
-use nodecfg_planning::plan::Plan;
+use crate::report::steps;
+use crate::report::steps::{FEW_POOLS, Printed};
+use nodecfg_plan::Plan;
 use nodecfg_rollout::machine::Mode;
 use nodecfg_rollout::progress::{Event, Progress};
 

@@ -9,10 +9,9 @@ fn at(milliseconds: i64) -> Timestamp {
 }
 
 fn live(drawn_at: i64, changed: bool) -> LiveView {
-    let desired = nodecfg_planning::plan::fixtures::desired([]);
-    let options = nodecfg_planning::plan::Options { allow_empty: true, ..nodecfg_planning::plan::fixtures::options() };
-    let plan =
-        nodecfg_planning::plan::make(&desired, &nodecfg_planning::plan::fixtures::observed([]), &options).unwrap();
+    let desired = nodecfg_plan::fixtures::desired([]);
+    let options = nodecfg_plan::Options { allow_empty: true, ..nodecfg_plan::fixtures::options() };
+    let plan = nodecfg_plan::make(&desired, &nodecfg_plan::fixtures::observed([]), &options).unwrap();
     let mut live = LiveView::new(&plan, &Mode::ASSIGN, at(0), StatusArea::of_standard_error(), false);
     live.drawn = Some((at(drawn_at), (80, 24)));
     live.changed = changed;

@@ -1,7 +1,8 @@
 //! Files of saved plans: written by `diff --out`, and read and enforced by `sync --plan`.
 
 use std::env;
-use std::io::{self, Read as _};
+use std::io;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::binding_name;
@@ -14,10 +15,10 @@ use crate::report::Format;
 use crate::repository::Enclosing;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
-use nodecfg_planning::plan::Options;
-use nodecfg_planning::plan::saved::{
-    self, ClusterIdentity, Code, Difference, FreshPlan, LIMIT, PlanContext, SavedOptions, SavedPlan, SavedPlanError,
+use nodecfg_plan::saved::{
+    ClusterIdentity, Code, Difference, FreshPlan, LIMIT, PlanContext, SavedOptions, SavedPlan, SavedPlanError,
 };
+use nodecfg_plan::{Options, saved};
 
 /// Reason why a saved plan cannot be written or used.
 #[derive(Debug)]

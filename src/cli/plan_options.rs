@@ -8,7 +8,7 @@ use super::CommandError;
 use super::cluster_args::BoundClusterArgs;
 use super::planning::Allowances;
 use super::repository_args::RepositoryArgs;
-use nodecfg_planning::plan::saved::SavedOptions;
+use nodecfg_plan::saved::SavedOptions;
 
 /// The options of the command line.
 pub(super) fn given(allowances: Allowances, repository: &RepositoryArgs, bound: &BoundClusterArgs) -> SavedOptions {

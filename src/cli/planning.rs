@@ -15,8 +15,7 @@ use nodecfg_cluster::lease::{HeldLock, OrderError};
 use nodecfg_cluster::{ClusterError, ClusterReader, lease, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_observed::{Observed, Orders};
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::{CLUSTER_FINDINGS, Options, Plan, Scope};
+use nodecfg_plan::{CLUSTER_FINDINGS, Options, Plan, Scope};
 
 /// A plan and its input.
 pub(super) struct Planned {
@@ -95,21 +94,21 @@ pub(super) async fn plan(
 ) -> Result<Planned, CommandError> {
     let desired = &loaded.desired;
     let ordered = orders(reader, lock, &options.namespace, &desired.fleet).await?;
-    let questions = |observed: &Observed| plan::required_config_maps(desired, observed, &options.namespace);
+    let questions = |observed: &Observed| nodecfg_plan::required_config_maps(desired, observed, &options.namespace);
     let looking = observe::observe(reader, options.namespace.as_str(), questions);
     let mut observed = looking.instrument(spans::stage("observe")).await?;
     observed.orders = ordered;
     let make = |observed: &Observed| {
-        plan::make(desired, observed, &options)
+        nodecfg_plan::make(desired, observed, &options)
             .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })
     };
     let planning = async {
         let plan = make(&observed)?;
-        observed.running = kubelets.ask(reader, plan::nodes_to_sample(&plan, &observed), &observed).await;
+        observed.running = kubelets.ask(reader, nodecfg_plan::nodes_to_sample(&plan, &observed), &observed).await;
         if observed.running.is_empty() { Ok(plan) } else { make(&observed) }
     };
     let plan = planning.instrument(spans::stage("plan")).await?;
-    let violations = plan::check(&plan, desired, &observed, &options.scope);
+    let violations = nodecfg_plan::check(&plan, desired, &observed, &options.scope);
     if violations.is_empty() {
         Ok(Planned { plan, observed, options })
     } else {

@@ -6,8 +6,8 @@ use super::{CommandError, Terminal};
 use crate::history::{Content, Log, Revision};
 use crate::repository::history::{WalkEnd, walk};
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::{Desired, Draft, draft};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Desired, Draft, draft};
 
 /// The revisions of one pool.
 pub(super) struct PoolHistory {

@@ -21,9 +21,9 @@ use nodecfg_cluster::lease::HeldLock;
 use nodecfg_cluster::observe::read_contents;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_fleet::Desired;
 use nodecfg_observed::{ConfigMapKey, Deletion, ManagedConfigMap, Observed};
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{KEEP, PruneOptions, PrunePlan, check_prune, prune};
+use nodecfg_plan::{KEEP, PruneOptions, PrunePlan, check_prune, prune};
 
 /// Number of concurrent deletions.
 const CONCURRENCY: usize = 8;

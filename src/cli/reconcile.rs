@@ -27,7 +27,7 @@ use nodecfg_cluster::lease::{HeldLock, LockOptions};
 use nodecfg_cluster::{ClusterReader, ClusterWriter, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_observed::Pause;
-use nodecfg_planning::plan::{Options, Plan, Problem, check_returning};
+use nodecfg_plan::{Options, Plan, Problem, check_returning};
 use nodecfg_rollout::machine::Mode;
 
 /// Arguments that control a rollout.

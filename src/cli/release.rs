@@ -220,7 +220,7 @@ mod tests {
     use clap::Parser as _;
     use jiff::Timestamp;
     use nodecfg_observed::{Drain, DrainMark};
-    use nodecfg_planning::plan::fixtures::{fleet, namespace, node, pool_name};
+    use nodecfg_plan::fixtures::{fleet, namespace, node, pool_name};
 
     #[derive(clap::Parser)]
     struct Line {

@@ -15,7 +15,7 @@ use crate::render::{Consumer, NodeFile, Settings, Subject, findings, overlay_as_
 use crate::report::findings as shown;
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::desired::PoolTarget;
+use nodecfg_fleet::PoolTarget;
 
 /// Print the configuration of a pool for images and user data of new nodes.
 ///

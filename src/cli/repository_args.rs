@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 
 use tracing::Instrument as _;
 
-use super::environment;
 use super::failure::CommandError;
 use super::git_args::{GitArgs, SnapshotSource};
-use super::github_actions;
 use super::signers_args::SignersArgs;
 use super::status_area::StatusArea;
 use super::terminal::Terminal;
+use super::{environment, github_actions};
 use crate::repository::OpenOptions;
 use crate::telemetry::spans;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::desired::{Built, Checks, Desired, FLEET_FILE, Kubelets, POOLS_FOLDER, build};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Built, Checks, Desired, FLEET_FILE, Kubelets, POOLS_FOLDER, build};
 
 /// Variable of the revision to read, unless an option selects one.
 const REVISION: &str = "NODECFG_REV";

@@ -27,13 +27,14 @@ use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_fleet::formats::parse_selector;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Desired, MaxUnavailable, PoolTarget};
 use nodecfg_observed::{Node, Observed};
-use nodecfg_planning::desired::{Desired, MaxUnavailable, PoolTarget, parse_selector};
-use nodecfg_planning::plan::{
+use nodecfg_plan::{
     NodeSelection, NodeSelectionError, Options, Scope, membership, pools_of_nodes, select_nodes,
     unavailable_without_pool,
 };
-use nodecfg_planning::snapshot::Snapshot;
 
 /// Return nodes to their local configuration.
 ///

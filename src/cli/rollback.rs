@@ -25,9 +25,9 @@ use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
 use nodecfg_observed::{AllowedDisruption, ConfigMapKey, Node, Observed, Pause};
-use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
-use nodecfg_planning::plan::{Options, Scope};
+use nodecfg_plan::{Options, Scope};
 
 /// Number of revisions searched for the previous configuration.
 const SEARCH_LIMIT: usize = 50;

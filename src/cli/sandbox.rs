@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::repository_args::{Loaded, OptionalRepositoryArgs};
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::report::{self, findings};
+use crate::report;
+use crate::report::findings;
 use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::Desired;
+use nodecfg_fleet::Desired;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::fault::KINDS;
 use nodecfg_sandbox::kubelets::{FaultSpec, Faults};

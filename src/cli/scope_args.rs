@@ -8,9 +8,10 @@ use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_fleet::Desired;
+use nodecfg_fleet::formats::parse_selector;
 use nodecfg_observed::{Node, Observed};
-use nodecfg_planning::desired::{Desired, parse_selector};
-use nodecfg_planning::plan::{Scope, membership};
+use nodecfg_plan::{Scope, membership};
 
 /// Arguments that limit a run to some nodes. All other nodes stay as they are, and count for the budgets.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -120,7 +121,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
+    use nodecfg_plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
 
     #[test]
     fn selector_and_pools_intersect() {

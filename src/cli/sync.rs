@@ -7,20 +7,20 @@ use super::comparison::side;
 use super::dry_run::DryRunArgs;
 use super::gate_args::RolloutGateArgs;
 use super::kubelet_samples::KubeletArgs;
-use super::plan_file::{self, LoadedPlan};
+use super::plan_file::LoadedPlan;
 use super::planning::Allowances;
 use super::reconcile::{ReasonArgs, Reconciliation, RolloutArgs, TrialArgs};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Purpose};
+use super::run::Purpose;
 use super::sandbox::{START_CONFIGURATION, SandboxArgs};
 use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
-use super::{CommandResult, Terminal, diff, plan_options};
+use super::{CommandResult, Terminal, diff, plan_file, plan_options, run};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use nodecfg_clock::ScaledClock;
-use nodecfg_planning::plan::Options;
+use nodecfg_plan::Options;
 use nodecfg_sandbox::Embedded;
 
 /// Make the cluster match the repository, a few nodes at a time.

@@ -11,17 +11,18 @@ use super::planning::{Allowances, Planned, plan, warn};
 use super::reconcile::TrialArgs;
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Purpose, Reporter, RunSubject};
+use super::run::{Purpose, Reporter, RunSubject};
 use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
-use super::{CommandError, CommandResult, Terminal};
+use super::{CommandError, CommandResult, Terminal, run};
 use crate::report::Format;
 use crate::review::of_plan;
-use crate::rollout::execute::{self, Rollout};
+use crate::rollout::execute;
+use crate::rollout::execute::Rollout;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::{ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_planning::plan::Options;
+use nodecfg_plan::Options;
 use nodecfg_rollout::machine::Mode;
 
 /// Time in which the watch delivers what a sync wrote before it released its lock. A sync writes the assignments long

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample};
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::Drain;
-use nodecfg_planning::desired::RolloutPolicy;
 
 /// Tolerance for a start in the future. The clocks of two machines write and read it.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);

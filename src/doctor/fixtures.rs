@@ -7,11 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::*;
 use nodecfg_contract::labels::{CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{KubeletVersion, nodeconfig};
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_install::rights;
 use nodecfg_observed::{AgentActivity, Node, Proof};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::fixtures::{
     desired, fetched, fleet, namespace, node, observed, on, options, pool, rendered, with_config_map,
 };
 
@@ -108,13 +107,13 @@ pub(super) fn free() -> Lock {
 }
 
 /// Facts with a repository that has these pools.
-pub(super) fn with_pools(mut facts: Facts, pools: impl IntoIterator<Item = nodecfg_planning::desired::Pool>) -> Facts {
+pub(super) fn with_pools(mut facts: Facts, pools: impl IntoIterator<Item = nodecfg_fleet::Pool>) -> Facts {
     let desired = desired(pools);
-    let plan = facts.observed().map(|observed| plan::make(&desired, observed, &options()));
+    let plan = facts.observed().map(|observed| nodecfg_plan::make(&desired, observed, &options()));
     facts.repository = Some(Ok(Repository { shown: ".".to_owned(), desired, warnings: 0, plan }));
     facts
 }
 
-pub(super) fn gpu() -> nodecfg_planning::desired::Pool {
+pub(super) fn gpu() -> nodecfg_fleet::Pool {
     pool("gpu", 110, RolloutPolicy::default())
 }

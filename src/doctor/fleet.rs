@@ -7,7 +7,7 @@ use super::{Check, Fact, Facts, Lock, NameSample, Repository, SyncFailure, count
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::printable::remark;
 use nodecfg_observed::Orders;
-use nodecfg_planning::plan::{Action, Plan, Problem};
+use nodecfg_plan::{Action, Plan, Problem};
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     match &facts.repository {

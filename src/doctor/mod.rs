@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
+use nodecfg_fleet::Desired;
 use nodecfg_observed::{NodeActivity, Observed, Orders, ServerVersion};
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{Plan, Problem, Why};
+use nodecfg_plan::{Plan, Problem, Why};
 
 mod access;
 pub mod codes;

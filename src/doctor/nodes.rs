@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Check, Facts, NameSample, NodeActivity, count};
 use nodecfg_contract::printable::one_line;
 use nodecfg_observed::{Node, NodeSupport, Observed, Proof, Readiness};
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 
 /// Time after which an agent counts as silent. An agent writes its status at least every 72 minutes, so two writes
 /// are missing.

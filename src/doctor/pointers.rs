@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Check, Facts, NameSample, count};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_fleet::Desired;
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Observed};
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::PointerState;
+use nodecfg_plan::PointerState;
 
 const CODE: &str = "pool-pointer";
 
@@ -139,9 +139,9 @@ mod tests {
     use super::*;
     use nodecfg_contract::config_map::FetchedConfigMap;
     use nodecfg_contract::labels::CONTENT_HASH_ANNOTATION;
-    use nodecfg_planning::desired::{Pool, RolloutPolicy};
-    use nodecfg_planning::plan::fixtures::{desired, options, pool, rendered, with_pointer};
-    use nodecfg_planning::plan::make;
+    use nodecfg_fleet::{Pool, RolloutPolicy};
+    use nodecfg_plan::fixtures::{desired, options, pool, rendered, with_pointer};
+    use nodecfg_plan::make;
 
     /// Facts of a healthy cluster with a pointer to the configuration with this number of pods.
     fn pointing_to(max_pods: u32, change: impl FnOnce(&mut Observed)) -> Facts {

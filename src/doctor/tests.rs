@@ -12,11 +12,10 @@ use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::labels::CONTENT_HASH_ANNOTATION;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::{KubeletVersion, UnreadableField, nodeconfig};
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_install::rights;
 use nodecfg_observed::{Abort, ConfigMapKey, Drain, DrainMark, Node, NodeSupport, Pause, Proof, Readiness};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
+use nodecfg_plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
 
 /// Checks with one code that result from the facts.
 #[track_caller]
@@ -351,14 +350,13 @@ fn checks_a_given_repository() {
     assert_check("repository", CheckResult::Note, "2 warnings", &warned);
     let empty = with_pools(healthy(false), [gpu(), pool("spare", 50, RolloutPolicy::default())]);
     assert_check("pool-empty", CheckResult::Warning, "no node is selected by 1 pool (spare)", &empty);
-    let spare =
-        nodecfg_planning::desired::Pool { require_nodes: Some(false), ..pool("spare", 50, RolloutPolicy::default()) };
+    let spare = nodecfg_fleet::Pool { require_nodes: Some(false), ..pool("spare", 50, RolloutPolicy::default()) };
     let intended = with_pools(healthy(false), [gpu(), spare]);
     assert_check("pool-empty", CheckResult::Ok, "every pool selects nodes or may be empty", &intended);
     let mut stray = with_observed(false, |observed| drop(observed.nodes.insert(node_name("x"), node("x", "other"))));
     stray = with_pools(stray, [gpu()]);
     assert_check("node-unpooled", CheckResult::Note, "1 node (x) in no pool", &stray);
-    let twin = nodecfg_planning::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
+    let twin = nodecfg_fleet::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
     let contested = with_pools(healthy(false), [gpu(), twin]);
     let check = assert_check("node-left-out", CheckResult::Problem, "of equal priority select the node", &contested);
     assert_eq!(check.failure, Some(SyncFailure::LeftOut));
@@ -471,7 +469,7 @@ fn checks_the_labels_of_config_maps() {
     });
     assert_check("config-map-labels", CheckResult::Warning, "nodecfg.dev/fleet and nodecfg.dev/pool", &unlabelled);
     let mut many = healthy(false);
-    let map = plan::fixtures::managed("x", None, None, None);
+    let map = nodecfg_plan::fixtures::managed("x", None, None, None);
     for index in 0..9 {
         let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: format!("x{index}") };
         many.observed.as_mut().unwrap().as_mut().unwrap().config_maps.insert(key, map.clone());

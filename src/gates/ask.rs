@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use super::prometheus::Prometheus;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::objects::{ObjectReader, Wanted};
-use nodecfg_planning::gates::{ObjectRef, PrometheusQuery, Question};
-use nodecfg_planning::instant::Instant;
+use nodecfg_fleet::gates::{ObjectRef, PrometheusQuery, Question};
+use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 
 /// Number of concurrent requests.

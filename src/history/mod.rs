@@ -13,9 +13,9 @@ use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::printable::remark;
 use nodecfg_contract::{ConfigSource, ContentHash, Placement};
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Desired, Draft, Pool, PoolTarget, draft};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
-use nodecfg_planning::desired::{Desired, Draft, Pool, PoolTarget, draft};
-use nodecfg_planning::snapshot::Snapshot;
 
 mod content;
 mod nodes;

@@ -5,7 +5,7 @@ use super::{
     NamespaceName, Node, Observed, PoolName, Revision, Serialize,
 };
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::plan::{PointerState, belongs};
+use nodecfg_plan::{PointerState, belongs};
 
 /// Number of nodes that refer to a configuration, by the kind of reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]

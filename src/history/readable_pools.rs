@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::{ConfigMapKey, Desired, Node, NodeName, Observed, Pool, PoolName, Snapshot, Strictness, draft};
 use nodecfg_contract::names::FleetName;
-use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
-use nodecfg_planning::snapshot::SnapshotFile;
+use nodecfg_fleet::snapshot::SnapshotFile;
+use nodecfg_fleet::{FLEET_FILE, POOLS_FOLDER};
 
 /// Pools of a revision, possibly invalid, with the nodes that they select.
 #[derive(Debug, Clone)]

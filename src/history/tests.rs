@@ -2,9 +2,7 @@
 
 use super::*;
 use nodecfg_contract::label_selector::LabelSelector;
-use nodecfg_planning::plan::fixtures::{
-    desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source,
-};
+use nodecfg_plan::fixtures::{desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source};
 
 fn logged(number: u8) -> Logged {
     Logged {

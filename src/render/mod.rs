@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use kubelet_config::Minor;
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_planning::desired::Rendered;
+use nodecfg_fleet::Rendered;
 
 mod cloud_init;
 mod cluster_api;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Desired, PoolTarget, build};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 

@@ -3,7 +3,8 @@
 use kubelet_config::advice::table as advice;
 use nodecfg_contract::json_document::Kind;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::sync::LazyLock;
 
 use serde::Serialize;
@@ -11,12 +12,13 @@ use serde::Serialize;
 use super::codes;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
-use crate::doctor::codes::{self as checks, Code};
+use crate::doctor::codes as checks;
+use crate::doctor::codes::Code;
 use crate::layout::hanging;
 use kubelet_config::finding::{LENIENT_CODES, Severity};
-use kubelet_config::rules::{self, RuleStage};
+use kubelet_config::rules::RuleStage;
 use kubelet_config::spelling::nearest;
-use kubelet_config::table;
+use kubelet_config::{rules, table};
 
 /// Table of error codes: code, description, cause and fix.
 static TEXT: &str = include_str!("../../data/errors.csv");
@@ -181,8 +183,8 @@ mod tests {
     const SOURCES: [&str; 6] = [
         include_str!("../../crates/agent/src/cli/failure.rs"),
         include_str!("../../crates/cluster/src/error.rs"),
-        include_str!("../../crates/planning/src/plan/problem.rs"),
-        include_str!("../../crates/planning/src/plan/saved/read.rs"),
+        include_str!("../../crates/plan/src/problem.rs"),
+        include_str!("../../crates/plan/src/saved/read.rs"),
         include_str!("../cli/plan_file.rs"),
         include_str!("../cli/failure.rs"),
     ];

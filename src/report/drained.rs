@@ -2,8 +2,8 @@
 
 use super::{count, duration};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::drain::DrainFailure;
+use nodecfg_plan::convergence::ConvergenceFailure;
+use nodecfg_plan::drain::DrainFailure;
 use nodecfg_rollout::{DrainRecord, End, NodeOutcome, Outcome};
 
 /// A node that a run drained, or began to drain, in words.
@@ -94,8 +94,8 @@ pub(super) fn totals(drained: &[DrainedNode]) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use nodecfg_planning::convergence::Target;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_plan::convergence::Target;
+    use nodecfg_plan::fixtures::{node_name, pool_name, source};
     use nodecfg_rollout::PoolOutcome;
 
     /// A run that drained two nodes, one of them against a budget, and failed to drain two.

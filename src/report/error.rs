@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::findings::ByFile;
 use nodecfg_contract::json_document::Kind;
-use nodecfg_planning::plan::saved::Difference;
+use nodecfg_plan::saved::Difference;
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

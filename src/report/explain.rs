@@ -11,9 +11,9 @@ use super::names;
 use kubelet_config::startup_error;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
-use nodecfg_planning::drain::DrainFailure;
-use nodecfg_planning::plan::Why;
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_plan::drain::DrainFailure;
 use nodecfg_rollout::StopReason;
 
 /// The maximum number of pools that a next step names.

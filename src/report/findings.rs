@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -14,12 +15,11 @@ use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::layout;
-use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place, Severity};
-use kubelet_config::rules::{self, RuleStage};
-use kubelet_config::secrets;
+use kubelet_config::rules::RuleStage;
+use kubelet_config::{Minor, rules, secrets};
 use nodecfg_contract::printable;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
 
 /// File contents that findings refer to.
 pub trait SourceTexts {

@@ -1,6 +1,7 @@
 //! Report of `gates`: each gate with its state and reasons.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::layout::hanging;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, GateName, PoolName};
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment};
 use nodecfg_rollout::judge::GateState;
 
 /// Maximum number of pools in the text of a gate.

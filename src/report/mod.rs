@@ -8,8 +8,8 @@ use std::io;
 use jiff::Timestamp;
 
 use nodecfg_contract::printable::is_hidden;
-use nodecfg_planning::convergence::Trial;
-use nodecfg_planning::state::State;
+use nodecfg_plan::convergence::Trial;
+use nodecfg_plan::state::State;
 
 pub mod capture;
 pub mod code_explanation;

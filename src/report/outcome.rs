@@ -7,12 +7,11 @@ use serde::Serialize;
 
 use super::error::ErrorMessage;
 use super::explain::{Explanation, next_step};
-use super::stops;
-use super::summary;
+use super::{stops, summary};
 use crate::status::NewNodes;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::hold::Hold;
+use nodecfg_fleet::hold::Hold;
 use nodecfg_rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// Result of a run.
@@ -106,9 +105,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use nodecfg_planning::convergence::{ConvergenceFailure, Target};
-    use nodecfg_planning::plan::Why;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_plan::Why;
+    use nodecfg_plan::convergence::{ConvergenceFailure, Target};
+    use nodecfg_plan::fixtures::{node_name, pool_name, source};
     use nodecfg_rollout::End;
 
     #[test]

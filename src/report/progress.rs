@@ -2,20 +2,20 @@
 //! large rollout; the terminal display is in [`live`](super::live).
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{count, duration, json_line, time_left, whole_duration};
+use super::{count, duration, json_line, source, time_left, whole_duration};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::{FORMAT_VERSION, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
 use nodecfg_contract::printable::{at_most, one_line};
-use nodecfg_planning::convergence::Target;
-use nodecfg_planning::snapshot::Signer;
+use nodecfg_fleet::snapshot::Signer;
+use nodecfg_plan::convergence::Target;
 use nodecfg_rollout::progress::{Event, NodeCounts, Progress};
 
 /// The maximum length of a message, in characters. JSON has the whole message.
@@ -321,7 +321,7 @@ pub(super) fn revision(commit: Option<&CommitId>) -> String {
 mod tests {
     use super::*;
     use nodecfg_contract::names::{NodeName, PoolName};
-    use nodecfg_planning::convergence::Waiting;
+    use nodecfg_plan::convergence::Waiting;
 
     /// A drain of two pods, one of which a budget protects for a while.
     fn drain() -> Vec<Progress> {

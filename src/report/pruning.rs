@@ -15,7 +15,7 @@ use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_observed::{Deletion, ManagedConfigMap};
-use nodecfg_planning::plan::{Kept, PrunePlan};
+use nodecfg_plan::{Kept, PrunePlan};
 
 /// Result of a prune of a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

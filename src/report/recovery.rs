@@ -1,7 +1,8 @@
 //! What changed nodes had before their assignment, and have since, for the reports of a run: Ready pods and extended
 //! resources.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use super::count;
 use super::table::{Column, Table};
@@ -87,8 +88,8 @@ pub(super) fn write(out: &mut dyn Write, outcome: &Outcome, width: usize) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::convergence::Target;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_plan::convergence::Target;
+    use nodecfg_plan::fixtures::{node_name, pool_name, source};
     use nodecfg_rollout::{End, PoolOutcome};
 
     fn outcome() -> Outcome {

@@ -6,21 +6,18 @@
 //! because job pages have one.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 
 use super::drained::{drained, totals};
 use super::error::ErrorMessage;
-use super::explain::{self, Explanation};
+use super::explain::Explanation;
 use super::markdown::{code, prose};
 use super::progress::RunHeader;
-use super::recovery;
-use super::review::{self, clipped};
-use super::source;
-use super::stops;
-use super::summary;
-use super::{count, duration, names};
+use super::review::clipped;
+use super::{count, duration, explain, names, recovery, review, source, stops, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_rollout::{End, NodeOutcome, Outcome};
@@ -305,9 +302,9 @@ fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 mod tests {
     use super::*;
     use nodecfg_contract::names::{FleetName, NamespaceName};
-    use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-    use nodecfg_planning::plan::Why;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
+    use nodecfg_plan::Why;
+    use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+    use nodecfg_plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_rollout::{PoolOutcome, StopReason};
 
     fn before(command: &'static str) -> PlannedRun {

@@ -26,7 +26,7 @@ use super::version::Version;
 use nodecfg_agent::cli::description::AgentStatus;
 use nodecfg_agent::cli::pass::AgentPass;
 use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
-use nodecfg_planning::desired::schema::tidy;
+use nodecfg_fleet::formats::schema::tidy;
 use nodecfg_rollout::progress::Event;
 
 /// Schema of a JSON output.

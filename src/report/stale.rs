@@ -1,10 +1,11 @@
 //! Error message for a stale saved plan.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::path::Path;
 
 use super::{count, findings};
-use nodecfg_planning::plan::saved::{Code, Difference};
+use nodecfg_plan::saved::{Code, Difference};
 
 /// The maximum differences shown per kind. JSON has all.
 const SHOWN: usize = 10;

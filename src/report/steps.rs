@@ -2,7 +2,8 @@
 //! and the state of all nodes at each tenth. The number of lines does not depend on the number of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::mem::take;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use super::progress::{Listener, count_labels, event_text, timed, timed_text};
 use super::style::{good, heading};
 use super::{count, duration};
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::plan::{Plan, PoolPlan};
+use nodecfg_plan::{Plan, PoolPlan};
 use nodecfg_rollout::progress::{Event, NodeCounts, Progress};
 
 /// The maximum number of nodes of a small rollout, whose output lists every node.
@@ -249,12 +250,12 @@ mod tests {
 
     use super::*;
     use nodecfg_contract::error_text;
-    use nodecfg_planning::instant::{Instant, Now};
-    use nodecfg_planning::plan::fixtures::{
+    use nodecfg_plan::fixtures::{
         canary, desired, namespace, node, observed, on, options, policy, pool, refusing, rendered,
     };
-    use nodecfg_planning::plan::make;
+    use nodecfg_plan::make;
     use nodecfg_rollout::StopReason;
+    use nodecfg_rollout::instant::{Instant, Now};
     use nodecfg_rollout::machine::{Command, Input, Machine, Mode, StateMachine as _};
 
     const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };

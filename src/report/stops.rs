@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::progress::message;
 use super::{count, explain, names};
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_fleet::hold::Hold;
 use nodecfg_observed::{Age, Pause};
-use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::Why;
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::ConvergenceFailure;
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
 /// The maximum number of reasons of each kind.

@@ -2,25 +2,22 @@
 //! Also the facts for [`run_summary`](super::run_summary).
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use jiff::Timestamp;
 
-use super::explain;
 use super::progress::message;
-use super::recovery;
 use super::review::suffix;
-use super::source;
 use super::steps::SMALL_ROLLOUT;
-use super::stops;
 use super::style::{bad, good, heading, quiet, warning};
 use super::table::{Column, MAX_ALIKE, Table};
-use super::{count, duration, names, next_opening};
+use super::{count, duration, explain, names, next_opening, recovery, source, stops};
 use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::plan::Why;
-use nodecfg_planning::state::State;
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::ConvergenceFailure;
+use nodecfg_plan::state::State;
 use nodecfg_rollout::{End, NodeOutcome, Outcome};
 
 /// The maximum rows of a folded table.

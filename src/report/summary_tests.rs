@@ -2,9 +2,9 @@
 
 use super::*;
 use nodecfg_contract::error_text;
-use nodecfg_planning::convergence::{Target, Trial};
-use nodecfg_planning::drain::DrainFailure;
-use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
+use nodecfg_plan::convergence::{Target, Trial};
+use nodecfg_plan::drain::DrainFailure;
+use nodecfg_plan::fixtures::{node_name, pool_name, source as config_map};
 use nodecfg_rollout::{PoolOutcome, StopReason};
 
 const FOLDED: SummaryOptions = SummaryOptions { width: usize::MAX, all: false, at: Timestamp::UNIX_EPOCH };

@@ -19,15 +19,15 @@ use kubelet_config::finding::Strictness;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Kubelets, build};
 use nodecfg_observed::{Maintainer, Node, Pause, Protection, RemovedMark};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::desired::{Checks, Kubelets, build};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
-use nodecfg_planning::plan::{Domain, Kept, Why, make};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_plan::{Domain, Kept, Why, make};
 use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 

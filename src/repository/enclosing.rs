@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::LinkError;
 use super::confined::{Confined, OpenError};
-use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
+use nodecfg_fleet::{FLEET_FILE, POOLS_FOLDER};
 
 /// The repositories around paths, each folder examined once.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use super::{
 };
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::snapshot::Signer;
+use nodecfg_fleet::snapshot::Signer;
 
 /// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;

@@ -1,14 +1,14 @@
 //! Reads a configuration repository as a snapshot of files, from a git commit, a git server or a folder.
 //!
 //! Reading never changes a repository: no checkout, no index. Downloads go to nodecfg's own cache (`remote`). This
-//! module handles names and texts only; [`desired`](nodecfg_planning::desired) interprets them.
+//! module handles names and texts only; [`desired`](nodecfg_fleet) interprets them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::snapshot::{MAX_FILE, Snapshot, SnapshotFile, Source, text};
+use nodecfg_fleet::snapshot::{MAX_FILE, Snapshot, SnapshotFile, Source, text};
 use signature::Signers;
 
 mod address;

@@ -334,7 +334,7 @@ fn submodules_are_findings() {
     for worktree in [false, true] {
         let snapshot = read(folder.path(), None, worktree).expect("reads");
         assert_eq!(codes(&snapshot), ["pools/sub: submodule"], "{worktree}");
-        let built = nodecfg_planning::desired::build(&snapshot, &nodecfg_planning::desired::Checks::default());
+        let built = nodecfg_fleet::build(&snapshot, &nodecfg_fleet::Checks::default());
         assert!(built.desired.is_none());
         assert!(built.findings.iter().any(|finding| finding.code == "submodule"), "{:?}", built.findings);
     }

@@ -12,9 +12,9 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::{Desired, Pool};
-use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, loss_warnings, placed_fields};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Desired, Pool};
+use nodecfg_plan::{ChangedField, Disruption, changed_fields, loss_warnings, placed_fields};
 
 /// The base revision. May be invalid, because its errors are not part of the change.
 #[derive(Debug, Clone, Copy)]

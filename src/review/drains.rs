@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{PoolReview, Review};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
-use nodecfg_planning::drain::forecast::{NodeForecast, PodForecast};
-use nodecfg_planning::plan::{ChangedField, PoolPlan};
+use nodecfg_plan::drain::forecast::{NodeForecast, PodForecast};
+use nodecfg_plan::{ChangedField, PoolPlan};
 use nodecfg_rollout::forecast::PoolStart;
 
 /// The nodes of a pool that a sync drains before it assigns them.

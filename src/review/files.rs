@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{FileChange, FileChangeKind};
 use kubelet_config::document::Document;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
 
 /// Compares the files at `paths` in two revisions. Omits files without change.
 pub(super) fn changes(paths: &BTreeSet<&str>, old: &Snapshot, new: &Snapshot) -> Vec<FileChange> {

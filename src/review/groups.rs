@@ -10,9 +10,9 @@ use super::{
 use kubelet_config::finding::Place;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
+use nodecfg_fleet::hold::Hold;
 use nodecfg_observed::Pause;
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
+use nodecfg_plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
 use nodecfg_rollout::forecast::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may

@@ -1,7 +1,7 @@
 //! Model of a change under review: changed pools and fields, effects on running pods, and with a cluster the affected
 //! nodes and their order.
 //!
-//! Created from two revisions ([`compare`]), from a [`Plan`](nodecfg_planning::plan::Plan) ([`of_plan`]), or from
+//! Created from two revisions ([`compare`]), from a [`Plan`](nodecfg_plan::Plan) ([`of_plan`]), or from
 //! both ([`Review::with_plan`]). Its serialization is the JSON output; [`report`](crate::report) renders the other
 //! formats. Must not access a cluster, a terminal or files.
 
@@ -15,10 +15,9 @@ use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, Placement};
+use nodecfg_fleet::snapshot::Signer;
 use nodecfg_observed::Pause;
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::{ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
-use nodecfg_planning::snapshot::Signer;
+use nodecfg_plan::{ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
 use nodecfg_rollout::forecast::PoolStart;
 
 mod compare;
@@ -316,7 +315,7 @@ pub struct Rollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<PlannedDrain>,
     /// The nodes to change or await, in start order.
-    pub waves: Vec<plan::Wave>,
+    pub waves: Vec<nodecfg_plan::Wave>,
     /// The unchanged nodes with the reason.
     pub left_alone: Vec<LeftAlone>,
 }
@@ -350,7 +349,7 @@ pub struct ClusterReview {
     /// The namespace of the ConfigMaps.
     pub namespace: NamespaceName,
     /// The number of nodes and ConfigMaps.
-    pub counts: plan::Counts,
+    pub counts: nodecfg_plan::Counts,
     /// How many nodes of all pools may be unavailable at once. Unset: as many as the pools allow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<usize>,
@@ -358,7 +357,7 @@ pub struct ClusterReview {
     pub outlook: Outlook,
     /// Nodes that an earlier run marked for a drain and did not release, by name. A sync releases them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub releases: Vec<plan::Release>,
+    pub releases: Vec<nodecfg_plan::Release>,
     /// Pool pointers that a sync moves, by pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pointers: Vec<PlannedPointer>,

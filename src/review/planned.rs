@@ -13,11 +13,10 @@ use super::{
 };
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_fleet::Desired;
 use nodecfg_observed::Node;
-use nodecfg_planning::convergence::Target;
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::{Plan, PoolPlan, membership, rollback_fix};
+use nodecfg_plan::convergence::Target;
+use nodecfg_plan::{Plan, PoolPlan, membership, rollback_fix};
 use nodecfg_rollout::forecast::{PoolStart, forecast};
 
 /// A pool pointer that a sync moves.
@@ -30,7 +29,7 @@ pub struct PlannedPointer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map: Option<String>,
     /// When the pointer moves.
-    pub when: plan::PointerTime,
+    pub when: nodecfg_plan::PointerTime,
 }
 
 /// The review of a plan, compared with what the nodes run, for a sync that begins now.
@@ -226,7 +225,7 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
 }
 
 fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
-    let left = |left: &plan::LeftAlone| LeftAlone {
+    let left = |left: &nodecfg_plan::LeftAlone| LeftAlone {
         node: left.node.clone(),
         why: left.why.clone(),
         reason: left.why.to_string(),

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::{self, Disruption, LostField, OmittedField};
+use nodecfg_fleet::RolloutPolicy;
+use nodecfg_plan::{Disruption, LostField, OmittedField};
 
 /// Why a sync refuses the changes of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -28,8 +28,9 @@ impl Refusal {
     /// The refusal of a pool with this policy. `None` if a sync carries the changes out.
     pub(super) fn of(pool: &PoolName, disruption: &Disruption, policy: &RolloutPolicy) -> Option<Self> {
         let Disruption { worst, omitted, lost, state_files, .. } = disruption;
-        let class = worst.filter(|_| disruption.refused).map(|worst| plan::fix(pool, worst, state_files, omitted));
-        let loss = (!lost.is_empty()).then(|| plan::loss_fix(pool, lost));
+        let class =
+            worst.filter(|_| disruption.refused).map(|worst| nodecfg_plan::fix(pool, worst, state_files, omitted));
+        let loss = (!lost.is_empty()).then(|| nodecfg_plan::loss_fix(pool, lost));
         let fixes: Vec<String> = class.into_iter().chain(loss).collect();
         let (allowed, omitted, lost) = (policy.allow_disruption, omitted.clone(), lost.clone());
         (!fixes.is_empty()).then(|| Self { allowed, omitted, lost, help: fixes.join("; and ") })

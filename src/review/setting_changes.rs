@@ -3,7 +3,7 @@
 use super::{Scope, Setting};
 use kubelet_config::duration;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::desired::{Canary, Desired, Pool, RolloutPolicy};
+use nodecfg_fleet::{Canary, Desired, Pool, RolloutPolicy};
 
 /// A setting of a pool.
 struct PoolSetting {

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 use kubelet_config::finding::Strictness;
-use nodecfg_planning::desired::{Checks, Desired, build, draft};
-use nodecfg_planning::plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
-use nodecfg_planning::plan::{OmittedField, make};
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Checks, Desired, build, draft};
+use nodecfg_plan::fixtures::{fetched, managed, namespace, node, observed, on, options};
+use nodecfg_plan::{OmittedField, make};
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -247,7 +247,7 @@ fn reports_a_changed_fleet_name() {
 fn planned(old: &Files, new: &Files) -> Review {
     let (before, after) = (desired(&snapshot(old)), desired(&snapshot(new)));
     let was = before.pools.values().next().expect("a pool");
-    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &was.target else { panic!("not local") };
+    let nodecfg_fleet::PoolTarget::Config(rendered) = &was.target else { panic!("not local") };
     let running = |name: &str| on(node(name, "a"), &rendered.source(&namespace()));
     let mut cluster = observed([running("n1"), running("n2"), node("n3", "a")]);
     cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);

@@ -128,7 +128,7 @@ impl Group {
 mod tests {
     use super::*;
     use jiff::Timestamp;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name};
+    use nodecfg_plan::fixtures::{node_name, pool_name};
     use proptest::prelude::*;
 
     const ASSIGNED: &str = "NodeConfigAssigned";

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::stream;
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -151,8 +150,8 @@ fn responsible_node<'a>(last_failed: Option<&'a NodeName>, reason: &'a StopReaso
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::convergence::{ConvergenceFailure, Target};
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+    use nodecfg_plan::convergence::{ConvergenceFailure, Target};
+    use nodecfg_plan::fixtures::{node_name, pool_name, source};
     use nodecfg_rollout::progress::{NodeCounts, PoolState, StartGate};
 
     #[tokio::test]

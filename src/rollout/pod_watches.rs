@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
     use nodecfg_cluster::fake::{Reply, reader};
-    use nodecfg_planning::plan::fixtures::node_name;
+    use nodecfg_plan::fixtures::node_name;
 
     /// A released node must cost no connection until the end of the run.
     #[tokio::test]

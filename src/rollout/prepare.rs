@@ -1,8 +1,7 @@
 //! Steps of an execution before the first assignment: check of the permissions, marks of earlier drains, ConfigMaps, pool
 //! pointers and content hashes.
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 
 use nodecfg_cluster::permission::Needs;
@@ -10,7 +9,7 @@ use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, Replaced};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_planning::plan::{Action, Plan, PointerMove, PointerTime, PoolPlan};
+use nodecfg_plan::{Action, Plan, PointerMove, PointerTime, PoolPlan};
 use nodecfg_rollout::progress::{Event, Progress};
 
 /// Number of ConfigMaps written concurrently.

@@ -5,12 +5,12 @@ use kubelet_config::risk::Class;
 use nodecfg_cluster::fake::{Reply, status};
 use nodecfg_cluster::lease::LockOptions;
 use nodecfg_cluster::{Binding, fake, lease};
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Drain, DrainMark, Node, NodeContent};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::fixtures::{
     desired, fleet, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,
 };
-use nodecfg_planning::plan::make;
+use nodecfg_plan::make;
 use serde_json::json;
 use std::time::Duration;
 

@@ -208,8 +208,8 @@ mod tests {
     use nodecfg_cluster::lease::LockOptions;
     use nodecfg_cluster::{fake, lease};
     use nodecfg_observed::drain::DRAIN_TAINT;
-    use nodecfg_planning::drain::fixtures::{mark, pod};
-    use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name, source};
+    use nodecfg_plan::drain::fixtures::{mark, pod};
+    use nodecfg_plan::fixtures::{fleet, node_name, pool_name, source};
     use serde_json::json;
 
     impl Queue {

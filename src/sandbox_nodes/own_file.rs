@@ -8,8 +8,8 @@ use kubelet_config::effective::overlaid;
 use kubelet_config::risk::Class;
 use kubelet_config::verdict::assess;
 use nodecfg_contract::Placement;
-use nodecfg_planning::desired::Rendered;
-use nodecfg_planning::plan::changed_fields;
+use nodecfg_fleet::Rendered;
+use nodecfg_plan::changed_fields;
 
 use super::KUBEADM_FILE;
 

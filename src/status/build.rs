@@ -13,11 +13,11 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_fleet::hold::Hold;
+use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
-use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
-use nodecfg_planning::desired::{Desired, Pool};
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{
+use nodecfg_plan::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
+use nodecfg_plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, outdated_agent,
     pool_target, present_state,
 };

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{NodeStatus, State};
+use nodecfg_fleet::NodeOrder;
 use nodecfg_observed::Observed;
-use nodecfg_planning::desired::NodeOrder;
-use nodecfg_planning::plan::Domain;
+use nodecfg_plan::Domain;
 
 /// The first domain of a pool with nodes that do not run their target yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

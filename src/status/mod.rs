@@ -14,10 +14,10 @@ use nodecfg_contract::{ConfigSource, Placement};
 
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::kubelet_values::OverriddenValue;
+use nodecfg_fleet::hold::Hold;
 use nodecfg_observed::{Abort, DrainMark, Pause, Readiness};
-use nodecfg_planning::convergence::{Convergence, Target, Trial};
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{Owner, Why};
+use nodecfg_plan::convergence::{Convergence, Target, Trial};
+use nodecfg_plan::{Owner, Why};
 
 mod build;
 mod changes;
@@ -31,7 +31,7 @@ pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
 pub use domains::DomainStatus;
 pub use new_nodes::NewNodes;
-pub use nodecfg_planning::state::{Grade, State};
+pub use nodecfg_plan::state::{Grade, State};
 pub use unproven::UnprovenNodes;
 
 /// Status of the fleets of a cluster.

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 
 use super::*;
 use nodecfg_contract::error_text;
+use nodecfg_fleet::formats::parse_selector;
+use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::{CreationTime, Node, NodeSupport, Observed};
-use nodecfg_planning::desired::{Desired, Pool, parse_selector};
-use nodecfg_planning::plan::fixtures::*;
+use nodecfg_plan::fixtures::*;
 
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -32,7 +33,7 @@ pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) ->
 
 /// Creates the ConfigMap of a pool in the cluster and returns it as a source.
 fn target(observed: &mut Observed, pool: &Pool) -> ConfigSource {
-    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
+    let nodecfg_fleet::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
     with_config_map(observed, pool.name.as_str(), rendered);
     rendered.source(&namespace())
 }
@@ -109,7 +110,7 @@ fn desired_content_under_another_name_is_converged() {
     let a = pool("a", 64, policy(1));
     let mut observed = observed([]);
     let old = source("kept");
-    let nodecfg_planning::desired::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
+    let nodecfg_fleet::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
     observed.contents.extend([fetched(&old, &rendered.canonical, false)]);
     let node = on(node("a1", "a"), &old);
     observed.nodes.insert(node.name.clone(), node);
@@ -255,7 +256,7 @@ fn nodes_without_any_configuration_are_new() {
     assert_eq!(NewNodes { nodes: 1, ..of_pool }.text(skewed), "1 node never had its configuration, for 0s: n2");
 
     // The local configuration is the image's.
-    let local = Pool { target: nodecfg_planning::desired::PoolTarget::Local, ..a };
+    let local = Pool { target: nodecfg_fleet::PoolTarget::Local, ..a };
     let status = compared(&desired([local]), &observed, Vec::new());
     assert!(status.nodes.iter().all(|node| node.new_since.is_none()));
     assert!(status.pools.iter().all(|pool| pool.new_nodes.is_none()));
@@ -263,8 +264,8 @@ fn nodes_without_any_configuration_are_new() {
 
 #[test]
 fn first_domain_that_has_not_converged_is_on() {
-    let order = nodecfg_planning::desired::NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::ZERO };
-    let policy = nodecfg_planning::desired::RolloutPolicy { order: Some(order), ..policy(1) };
+    let order = nodecfg_fleet::NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::ZERO };
+    let policy = nodecfg_fleet::RolloutPolicy { order: Some(order), ..policy(1) };
     let a = pool("a", 64, policy);
     let mut observed = observed([]);
     let on_a = target(&mut observed, &a);

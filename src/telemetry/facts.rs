@@ -7,11 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
+use nodecfg_fleet::hold::HoldReason;
 use nodecfg_observed::Observed;
-use nodecfg_planning::convergence;
-use nodecfg_planning::hold::HoldReason;
-use nodecfg_planning::plan::{Action, Plan};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
+use nodecfg_plan::{Action, Plan, convergence};
 use nodecfg_rollout::{End, Outcome};
 
 /// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these

@@ -7,7 +7,7 @@ use tracing::Span;
 
 use super::facts::{Run, RunFailure};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::plan::Plan;
+use nodecfg_plan::Plan;
 use nodecfg_rollout::progress::{Event, Progress};
 
 /// Target of all spans and their events.

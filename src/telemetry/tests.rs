@@ -13,10 +13,10 @@ use super::settings::Settings;
 use super::textfile;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::plan::{Owner, Why};
-use nodecfg_planning::state::State;
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_plan::state::State;
+use nodecfg_plan::{Owner, Why};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
 fn at(second: i64) -> Timestamp {

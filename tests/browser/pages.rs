@@ -11,8 +11,8 @@ use nodecfg::report::progress::RunHeader;
 use nodecfg::review::{Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Review, Scope, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::plan::{ChangedField, Why};
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_plan::{ChangedField, Why};
 use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 

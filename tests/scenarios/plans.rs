@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use nodecfg_planning::plan::saved::SavedPlan;
+use nodecfg_plan::saved::SavedPlan;
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
@@ -192,7 +192,7 @@ async fn plan_of_another_cluster_takes_no_lock(start: ClusterSetup) {
     let repository = Repository::of_pool("maxPods: 110", "");
     let path = save(&cluster, &repository).await;
     // A plan for another cluster.
-    let mut plan = nodecfg_planning::plan::saved::read(&fs::read(&path).unwrap()).unwrap();
+    let mut plan = nodecfg_plan::saved::read(&fs::read(&path).unwrap()).unwrap();
     plan.cluster.uid = "another".to_owned();
     fs::write(&path, plan.with_digest().text()).unwrap();
     stale(&cluster, &repository, &[("cluster", "the plan is for the cluster at https://")]).await;

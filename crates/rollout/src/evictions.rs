@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::instant::Instant;
+use nodecfg_fleet::drain::DrainPolicy;
 use nodecfg_observed::{EvictionAnswer, Pod};
-use nodecfg_planning::drain::pods::{Stay, Treatment, treatment};
-use nodecfg_planning::drain::{DrainFailure, DrainPolicy};
-use nodecfg_planning::instant::Instant;
+use nodecfg_plan::drain::DrainFailure;
+use nodecfg_plan::drain::pods::{Stay, Treatment, treatment};
 
 /// Limit of unanswered evictions per node.
 const MAX_UNANSWERED: usize = 5;
@@ -268,7 +269,7 @@ impl EvictionState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::drain::fixtures::{daemon, pod};
+    use nodecfg_plan::drain::fixtures::{daemon, pod};
 
     fn at(seconds: u64) -> Instant {
         Instant::START.after(Duration::from_secs(seconds))

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::StopReason;
 use super::machine::{Input, Machine, Mode, StateMachine as _};
+use crate::instant::{Instant, Now};
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::Plan;
+use nodecfg_fleet::hold::Hold;
+use nodecfg_plan::Plan;
 
 /// Start of the rollout of one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -45,12 +45,12 @@ pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodecfg_fleet::Pool;
     use nodecfg_observed::{Node, Observed, Readiness};
-    use nodecfg_planning::desired::Pool;
-    use nodecfg_planning::plan::fixtures::{
+    use nodecfg_plan::fixtures::{
         canary, desired, namespace, node, observed, options, policy, pool, refusing, rendered, with_config_map,
     };
-    use nodecfg_planning::plan::make;
+    use nodecfg_plan::make;
 
     fn starts(pools: impl IntoIterator<Item = Pool>, observed: &Observed) -> Vec<PoolStart> {
         let plan = make(&desired(pools), observed, &options()).expect("can be planned");
@@ -64,13 +64,11 @@ mod tests {
     #[test]
     fn pool_with_a_known_failure_stops_at_once() {
         let with_canary = Pool {
-            policy: nodecfg_planning::desired::RolloutPolicy { canary: canary(1, 60), ..policy(2) },
+            policy: nodecfg_fleet::RolloutPolicy { canary: canary(1, 60), ..policy(2) },
             ..pool("b", 64, policy(2))
         };
-        let tolerant = Pool {
-            policy: nodecfg_planning::desired::RolloutPolicy { max_failures: 1, ..policy(3) },
-            ..pool("c", 64, policy(3))
-        };
+        let tolerant =
+            Pool { policy: nodecfg_fleet::RolloutPolicy { max_failures: 1, ..policy(3) }, ..pool("c", 64, policy(3)) };
         let nodes = ["a", "b", "c"].into_iter().flat_map(|pool| {
             [failed(&format!("{pool}1"), pool), node(&format!("{pool}2"), pool), node(&format!("{pool}3"), pool)]
         });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::outcome::End;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{Assignment, ConfigSource};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::plan::{Action, LeftAlone, Step, Why};
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_plan::{Action, LeftAlone, Step, Why};
 
 /// What the plan wants of a node.
 #[derive(Debug)]

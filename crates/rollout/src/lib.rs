@@ -4,6 +4,7 @@
 //! happens to each node. The caller carries out the commands: nothing here accesses a cluster or reads a clock.
 //!
 //! - [`evictions`]: evictions of a node whose change needs a drained node.
+//! - [`instant`]: the two clocks of a rollout.
 //! - [`judge`]: what the answers of gates mean.
 //! - [`orders`]: orders of operators during a rollout.
 //! - [`progress`]: events for the user.
@@ -12,6 +13,7 @@
 
 pub mod evictions;
 pub mod forecast;
+pub mod instant;
 mod intent;
 pub mod judge;
 pub mod machine;
@@ -25,7 +27,7 @@ pub mod verify;
 pub mod witness;
 
 use machine::{Machine, Mode, StateMachine};
-use nodecfg_planning::plan::Plan;
+use nodecfg_plan::Plan;
 
 pub use outcome::{BeforeAfter, DrainRecord, End, NodeOutcome, Outcome, PoolOutcome, Recovery, StopReason};
 

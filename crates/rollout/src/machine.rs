@@ -11,11 +11,11 @@ use super::pool::blockers::MayStart;
 use super::pool::blockers::order::{Room, Standing};
 use super::pool::{Id, Pool};
 pub use super::signals::{Command, Input, Mode};
+use crate::instant::{Instant, Now};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::drain::DrainFailure;
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::Plan;
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_plan::Plan;
+use nodecfg_plan::drain::DrainFailure;
 
 /// A run that follows its inputs.
 pub trait StateMachine: Send {

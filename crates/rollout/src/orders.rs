@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
     use nodecfg_observed::{Abort, Pause};
-    use nodecfg_planning::plan::fixtures::pool_name;
+    use nodecfg_plan::fixtures::pool_name;
 
     fn pause(reason: &str) -> Pause {
         Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: reason.to_owned(), allowed: None }

@@ -8,10 +8,10 @@ use serde::Serialize;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial};
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::Why;
-use nodecfg_planning::state::State;
+use nodecfg_fleet::hold::Hold;
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Trial};
+use nodecfg_plan::state::State;
 
 /// Result of a rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

@@ -8,9 +8,9 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Trial, Waiting};
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{Domain, Why};
+use nodecfg_fleet::hold::Hold;
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use nodecfg_plan::{Domain, Why};
 
 /// What happened to a node, a pool or the run, with the state of the pool right after it.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

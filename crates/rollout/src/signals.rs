@@ -9,9 +9,9 @@ use crate::judge::Asked;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Drain, EvictionAnswer, Node, Pod};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::Decision;
+use nodecfg_plan::Decision;
 
 /// Options of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::instant::{Instant, Now};
 use crate::outcome::StopReason;
 use crate::progress::Progress;
 use crate::signals::Mode;
+use nodecfg_fleet::schedule::{elapsed, later};
 use nodecfg_observed::Node;
-use nodecfg_planning::convergence::{KUBELET_TRIAL, Target, Trial, trial};
-use nodecfg_planning::instant::{Instant, Now, elapsed, later};
+use nodecfg_plan::convergence::{KUBELET_TRIAL, Target, Trial, trial};
 
 /// Trial of a node.
 #[derive(Debug, Clone, Copy)]

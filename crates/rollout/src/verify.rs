@@ -13,11 +13,11 @@ use super::outcome::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use super::progress::{Event, NodeCounts, PoolState, Progress, StartGate};
 use super::signals::{Command, Input, Mode};
 use super::trials::{TrialRun, Trials};
+use crate::instant::{Instant, Now};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_observed::{Age, Node};
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Trial, WaitContext, Waiting, evaluate};
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::{Plan, PoolPlan, Why};
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, Trial, WaitContext, Waiting, evaluate};
+use nodecfg_plan::{Plan, PoolPlan, Why};
 
 /// A run that watches the nodes of a plan.
 #[derive(Debug)]

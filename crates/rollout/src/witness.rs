@@ -14,10 +14,10 @@ use kubelet_config::{Minor, secrets};
 use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;
+use nodecfg_fleet::{Desired, PoolTarget, Rendered};
 use nodecfg_observed::{Node, Observed, Proof};
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, is_accepted};
-use nodecfg_planning::desired::{Desired, PoolTarget, Rendered};
-use nodecfg_planning::plan::{known_minor, sample};
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, is_accepted};
+use nodecfg_plan::{known_minor, sample};
 
 /// Kubelets that are asked at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,8 +137,8 @@ mod tests {
     use kubelet_config::risk::Class;
     use nodecfg_contract::KubeletVersion;
     use nodecfg_contract::names::PoolName;
-    use nodecfg_planning::plan::change_fixtures::{cluster, config, planned, runs, wants};
-    use nodecfg_planning::plan::fixtures::node_name;
+    use nodecfg_plan::change_fixtures::{cluster, config, planned, runs, wants};
+    use nodecfg_plan::fixtures::node_name;
     use std::sync::Arc;
 
     /// A cluster of `number` nodes, a repository with these fields, and a run in which all nodes converged.

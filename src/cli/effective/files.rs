@@ -2,14 +2,15 @@
 //! a repository.
 
 use std::collections::BTreeMap;
-use std::fs::{self, FileType};
+use std::fs;
+use std::fs::FileType;
 use std::io::Read as _;
 use std::path::Path;
 
 use super::super::CommandError;
 use crate::repository::Enclosing;
 use kubelet_config::effective::{ConfigDir, FolderEntry, is_read};
-use nodecfg_planning::snapshot::MAX_FILE;
+use nodecfg_fleet::snapshot::MAX_FILE;
 
 /// Maximum number of entries below a folder.
 const MAX_ENTRIES: usize = 10_000;

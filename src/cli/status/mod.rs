@@ -1,7 +1,8 @@
 //! `nodecfg status`: prints the state of all pools and nodes.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
@@ -12,16 +13,16 @@ use super::repository_args::{Loaded, LocalRepositoryArgs, RepositoryArgs};
 use super::scope_args::{no_match, with_keys_of};
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run as runs};
-use crate::report::progress;
-use crate::report::status::{self as shown, TextOptions};
-use crate::report::{self, Format, count, html};
+use crate::report;
+use crate::report::status::TextOptions;
+use crate::report::{Format, count, html, progress, status as shown};
 use crate::status::{FleetStatus, Selection};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_planning::desired::parse_selector;
+use nodecfg_fleet::formats::parse_selector;
 
 mod revisions;
 mod screen;

@@ -8,7 +8,7 @@ use crate::cli::CommandError;
 use crate::cli::repository_args::{Loaded, RepositoryArgs};
 use crate::doctor::Unavailable;
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::snapshot::Snapshot;
 
 /// Interval between looks at a local repository.
 const LOCAL: Duration = Duration::from_secs(5);

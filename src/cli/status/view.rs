@@ -13,10 +13,9 @@ use nodecfg_cluster::observe::{list, observe, read_contents};
 use nodecfg_cluster::watch::NodeEvent;
 use nodecfg_cluster::{ClusterError, ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_fleet::Desired;
 use nodecfg_observed::{ConfigMapKey, Observed, Orders};
-use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan;
-use nodecfg_planning::plan::{Options, Problem};
+use nodecfg_plan::{Options, Problem};
 
 /// Observed state of a cluster.
 pub(super) struct View {
@@ -43,7 +42,7 @@ impl View {
         let observed = match (&desired, &namespace) {
             (Some(desired), Some(namespace)) => {
                 observe(&reader, namespace.as_str(), |observed| {
-                    plan::required_config_maps(desired, observed, namespace)
+                    nodecfg_plan::required_config_maps(desired, observed, namespace)
                 })
                 .await?
             }
@@ -74,7 +73,7 @@ impl View {
         if let Some(orders) = self.fleets.iter().find(|orders| orders.fleet == desired.fleet) {
             observed.orders = Orders { pauses: orders.pauses.clone(), abort: orders.abort.clone() };
         }
-        let plan = match plan::make(desired, &observed, options) {
+        let plan = match nodecfg_plan::make(desired, &observed, options) {
             Ok(plan) => plan,
             Err(problems) => return Some(Err(problems)),
         };
@@ -137,7 +136,7 @@ impl View {
             }
         }
         if let Some((desired, namespace)) = self.compared() {
-            let mut requested = plan::required_config_maps(desired, &self.observed, namespace);
+            let mut requested = nodecfg_plan::required_config_maps(desired, &self.observed, namespace);
             requested.retain(|key| !self.observed.contents.contains_key(key));
             let namespace = namespace.to_string();
             read_contents(&self.reader, &namespace, requested, &mut self.observed).await?;

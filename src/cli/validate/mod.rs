@@ -1,7 +1,8 @@
 //! `nodecfg validate`: checks repositories, parts of them, and single files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::printable::escaped;
-use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
-use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
+use nodecfg_fleet::snapshot::{Snapshot, SnapshotFile};
+use nodecfg_fleet::{Built, CheckedPool, Checks, Kubelets, build, check_file};
 use targets::{FileNames, Target};
 
 mod targets;

@@ -7,7 +7,7 @@ use crate::cli::CommandError;
 use crate::cli::git_args::SnapshotSource;
 use crate::repository::{Enclosing, OpenError, cleaned};
 use kubelet_config::spelling::nearest;
-use nodecfg_planning::snapshot::text::is_candidate;
+use nodecfg_fleet::snapshot::text::is_candidate;
 
 /// The number of names to compare with that of a missing file.
 const MAX_SIBLINGS: usize = 1000;

@@ -13,8 +13,8 @@ use crate::report::review::{
 };
 use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
-use nodecfg_planning::drain::forecast::PodForecast;
-use nodecfg_planning::plan::ChangedField;
+use nodecfg_plan::ChangedField;
+use nodecfg_plan::drain::forecast::PodForecast;
 
 /// Maximum number of fields per current configuration of a pool.
 const MAX_FIELDS: usize = 200;

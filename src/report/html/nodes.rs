@@ -11,7 +11,7 @@ use super::page::{Node, Page, Pool, class};
 use super::text::{Prose, Text};
 use crate::report::count;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
 
 /// Maximum number of nodes for which the tables are initially expanded.
 const MAX_EXPANDED: usize = 30;

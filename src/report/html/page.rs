@@ -8,7 +8,7 @@ use crate::report::explain::Explanation;
 use crate::report::recovery::ChangedNode;
 use crate::review::Review;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
 
 /// An HTML report.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use crate::report::{duration, source, stops, summary};
 use crate::review::Review;
 use kubelet_config::finding::Severity;
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
 /// Data of a run for its HTML report.

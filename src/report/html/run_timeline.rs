@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::page::{Mark, Span, Timeline, Track};
 use crate::report::progress::event_text;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::convergence::Waiting;
-use nodecfg_planning::state::State;
+use nodecfg_plan::convergence::Waiting;
+use nodecfg_plan::state::State;
 use nodecfg_rollout::progress::{Event, Progress};
 
 /// The maximum events per pool. A pool soaks once and stops once.
@@ -127,8 +127,8 @@ impl PoolRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name};
+    use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+    use nodecfg_plan::fixtures::{node_name, pool_name};
     use nodecfg_rollout::StopReason;
 
     fn at(second: i64) -> Timestamp {

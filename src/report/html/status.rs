@@ -12,7 +12,7 @@ use crate::report::{count, source, uncommitted};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_planning::plan::Problem;
+use nodecfg_plan::Problem;
 
 /// The report of a status. `review` is the result of planning a sync, if a repository is given.
 #[must_use]

@@ -7,7 +7,7 @@ use super::document::{MAX_ITEMS, more, time};
 use super::page::{Timeline, Track, class};
 use super::text::Prose;
 use crate::report::{count, duration};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
 
 /// Maximum number of nodes in all pools for which each node has a bar.
 const MAX_BARS: usize = 60;

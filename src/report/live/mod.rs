@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use self::pool::Pool;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::plan::Plan;
+use nodecfg_plan::Plan;
 use nodecfg_rollout::machine::Mode;
 use nodecfg_rollout::progress::{Event, Progress};
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
-use nodecfg_planning::convergence::Waiting;
-use nodecfg_planning::plan::{Action, PoolPlan, WaveDomain, WaveKind};
+use nodecfg_plan::convergence::Waiting;
+use nodecfg_plan::{Action, PoolPlan, WaveDomain, WaveKind};
 use nodecfg_rollout::machine::Mode;
 use nodecfg_rollout::progress::{Event, NodeCounts, PoolState, Progress, StartGate};
 

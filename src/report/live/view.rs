@@ -5,14 +5,15 @@ use jiff::Timestamp;
 use super::LiveProgress;
 use super::estimate::{rounded, seconds};
 use super::pool::{InFlightNode, Pool};
-use crate::layout::{self, pad, shorten, shorten_middle, within};
+use crate::layout;
+use crate::layout::{pad, shorten, shorten_middle, within};
 use crate::report::progress::{count_labels, seconds_until};
 use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, trial, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
-use nodecfg_planning::convergence::Trial;
-use nodecfg_planning::state::State;
+use nodecfg_plan::convergence::Trial;
+use nodecfg_plan::state::State;
 use nodecfg_rollout::progress::NodeCounts;
 
 /// Terminals below this width show numbers without bars.

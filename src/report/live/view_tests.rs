@@ -4,13 +4,13 @@ use anstream::adapter::strip_str;
 use jiff::ToSpan as _;
 
 use super::*;
+use nodecfg_fleet::{NodeOrder, RolloutPolicy};
 use nodecfg_observed::Node;
-use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_plan::fixtures::{
     ZONE, canary, desired, in_zone, node, node_name, observed, options, policy, pool, pool_name,
 };
-use nodecfg_planning::plan::{Domain, Plan, make};
+use nodecfg_plan::{Domain, Plan, make};
 use nodecfg_rollout::StopReason;
 use nodecfg_rollout::machine::Mode;
 use nodecfg_rollout::progress::{Event, PoolState, Progress, StartGate};

@@ -8,8 +8,8 @@ use super::sentences::{Fact, clipped};
 use crate::report::{count, names, whole_duration};
 use crate::review::{ClusterReview, DrainedPods, Group, PlannedDrain, PoolChange, Review};
 use nodecfg_contract::printable::one_line;
-use nodecfg_planning::drain::forecast::{NodeForecast, PodForecast};
-use nodecfg_planning::drain::pods::Refusal;
+use nodecfg_plan::drain::forecast::{NodeForecast, PodForecast};
+use nodecfg_plan::drain::pods::Refusal;
 
 /// Maximum number of nodes, pods or fields in a list.
 pub(super) const MAX_NAMES: usize = 4;

@@ -8,14 +8,14 @@ use crate::report::review::{markdown, text};
 use crate::review::{Side, UnreadPods, groups, of_plan};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
+use nodecfg_fleet::{Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{Drain, DrainMark, Node, NodeContent, RunningConfig};
-use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
-use nodecfg_planning::drain::forecast::{BlockedPod, RefusedPod};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::drain::forecast::{BlockedPod, RefusedPod};
+use nodecfg_plan::fixtures::{
     desired, fetched, fleet, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
     rendered_of, with_config_map,
 };
-use nodecfg_planning::plan::make;
+use nodecfg_plan::make;
 
 /// Pool that drains nodes, for another policy of the topology manager.
 fn draining(name: &str, budget: u32) -> Pool {

@@ -79,10 +79,10 @@ mod tests {
     use crate::report::review::{markdown, text};
     use crate::review::{Review, Side, groups, of_plan};
     use jiff::Timestamp;
+    use nodecfg_fleet::{NodeOrder, Pool, RolloutPolicy};
     use nodecfg_observed::{Node, Pause};
-    use nodecfg_planning::desired::{NodeOrder, Pool, RolloutPolicy};
-    use nodecfg_planning::plan::fixtures::{ZONE, desired, in_zone, node, observed, options, policy, pool, pool_name};
-    use nodecfg_planning::plan::make;
+    use nodecfg_plan::fixtures::{ZONE, desired, in_zone, node, observed, options, policy, pool, pool_name};
+    use nodecfg_plan::make;
 
     fn review(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>, paused: &[&str]) -> Review {
         let (desired, mut cluster) = (desired(pools), observed(nodes));

@@ -13,7 +13,7 @@ use crate::report::progress::message;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names};
 use crate::review::{Group, LeftAlone, PoolReview, Review, Rollout};
-use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
+use nodecfg_plan::{Action, Step, Wave, WaveKind, Why};
 use nodecfg_rollout::forecast::PoolStart;
 
 /// The maximum node names per line.

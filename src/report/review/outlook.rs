@@ -6,7 +6,7 @@ use super::sentences::Fact;
 use crate::report::style::{heading, quiet, warning};
 use crate::report::{count, names, next_opening, uncommitted, whole_duration};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
-use nodecfg_planning::plan::{Action, Wave, WaveDomain, WaveKind, Why, lost_paths};
+use nodecfg_plan::{Action, Wave, WaveDomain, WaveKind, Why, lost_paths};
 use nodecfg_rollout::forecast::PoolStart;
 
 /// Maximum number of names in a line.

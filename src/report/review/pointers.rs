@@ -3,7 +3,7 @@
 use super::drains::{MAX_NAMES, releases};
 use crate::report::names;
 use crate::review::ClusterReview;
-use nodecfg_planning::plan::PointerTime;
+use nodecfg_plan::PointerTime;
 
 /// What a sync does beside its assignments, one text each.
 pub(in crate::report) fn changes_beside_assignments(cluster: &ClusterReview) -> impl Iterator<Item = String> {

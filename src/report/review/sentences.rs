@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::drains;
-use super::outlook::{self, remarks, suffix};
+use super::outlook::{remarks, suffix};
+use super::{drains, outlook};
 use crate::report::{count, names};
 use crate::review::{Changes, ClusterReview, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;
-use nodecfg_planning::plan::{ChangedField, Sample, Unpooled, lost_sentence};
+use nodecfg_plan::{ChangedField, Sample, Unpooled, lost_sentence};
 
 /// Maximum number of nodes in a list.
 const MAX_NAMES: usize = 12;

@@ -1,20 +1,22 @@
 //! A review as text: the changes per pool, the affected nodes, their order, and why other nodes stay unchanged.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use textwrap::wrap;
 
 use super::group::{all_names, config_maps, limits, title};
 use super::outlook::last_line;
 use super::{nodes, sentences};
-use crate::layout::{self, within};
+use crate::layout;
+use crate::layout::within;
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Placement;
-use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
+use nodecfg_plan::{ChangedField, Plan, PoolPlan, Why};
 
 /// Maximum number of listed fields of a configuration without a known predecessor.
 const MAX_NEW_FIELDS: usize = 25;

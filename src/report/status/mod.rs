@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::explain::{self, Explanation};
+use super::explain;
+use super::explain::Explanation;
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
 use nodecfg_contract::json_document::Kind;
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Waiting};
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Waiting};
 
 mod changes;
 mod markdown;

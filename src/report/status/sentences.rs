@@ -6,8 +6,8 @@ use super::super::source::short;
 use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
 use nodecfg_contract::ConfigSource;
 use nodecfg_observed::Readiness;
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::plan::Owner;
+use nodecfg_plan::Owner;
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, Waiting};
 
 /// The problem of a node in a sentence without its name. `None` if the state needs no text.
 #[must_use]

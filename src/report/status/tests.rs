@@ -7,8 +7,8 @@ use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
 use nodecfg_contract::json_document::Document;
 use nodecfg_observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
-use nodecfg_planning::convergence::Target;
-use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
+use nodecfg_plan::convergence::Target;
+use nodecfg_plan::fixtures::{node as bare, source as source_of, *};
 
 fn shown(status: &FleetStatus, width: usize, all: bool) -> String {
     let mut out = Vec::new();
@@ -27,8 +27,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
     let wanted = desired(names.iter().map(|name| pool(name, 110, policy(1))));
     let mut observed = observed([]);
     for (index, name) in names.iter().enumerate() {
-        let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
-            wanted.pools.get(&pool_name(name)).map(|p| &p.target)
+        let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = wanted.pools.get(&pool_name(name)).map(|p| &p.target)
         else {
             panic!("no configuration")
         };
@@ -110,8 +109,7 @@ fn narrow_terminal_omits_columns() {
 #[test]
 fn rolled_back_node_shows_its_new_assignment() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
-        a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
     else {
         panic!("no configuration")
     };
@@ -164,8 +162,7 @@ fn summarizes_fifteen_thousand_nodes() {
 #[test]
 fn removes_control_characters() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
-        a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
     else {
         panic!("no configuration")
     };

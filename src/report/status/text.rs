@@ -18,7 +18,7 @@ use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::printable::one_line;
 use nodecfg_observed::{Age, DrainMark, Readiness};
-use nodecfg_planning::convergence::Target;
+use nodecfg_plan::convergence::Target;
 
 /// The maximum nodes of a cluster whose nodes are all listed.
 const SMALL_CLUSTER: usize = 20;

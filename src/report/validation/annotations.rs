@@ -1,6 +1,7 @@
 //! Findings as GitHub Actions workflow commands, which annotate the affected lines.
 
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use super::{Batch, Location};
 use crate::report::findings::affected_kubelets;
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use kubelet_config::Minor;
     use kubelet_config::finding::Place;
-    use nodecfg_planning::snapshot::Snapshot;
+    use nodecfg_fleet::snapshot::Snapshot;
 
     #[test]
     fn escapes_special_characters() {

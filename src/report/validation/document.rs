@@ -6,7 +6,8 @@
 //! the host conditions; the field is omitted if empty.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use serde::Serialize;
 
@@ -163,7 +164,7 @@ mod tests {
     use kubelet_config::Minor;
     use kubelet_config::finding::Place;
     use kubelet_config::verdict::{HostCondition, Refusal, Stage, Verdict};
-    use nodecfg_planning::snapshot::Snapshot;
+    use nodecfg_fleet::snapshot::Snapshot;
 
     fn reports() -> Vec<FileReport> {
         let place = || Place { line: 2, column: 3, ..Place::whole_file("a.yaml") };

@@ -5,7 +5,8 @@
 //! Warnings and notes are its `system-out`.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use maud::{Markup, PreEscaped, Render, html};
 
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use kubelet_config::finding::Place;
     use kubelet_config::verdict::Stage;
-    use nodecfg_planning::snapshot::Snapshot;
+    use nodecfg_fleet::snapshot::Snapshot;
 
     fn xml(files: &[FileReport], without_file: &[Finding]) -> String {
         let snapshot = Snapshot::of_texts([]);

@@ -3,7 +3,8 @@
 //! GitHub requires a place for every result and paths relative to the checkout root, and rejects too many results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ impl Sarif {
     fn result(&mut self, finding: &Finding, batch: &Batch<'_>) -> Value {
         self.codes.insert(finding.code);
         // GitHub requires a place, so findings without one refer to the file of the fleet.
-        let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(nodecfg_planning::desired::FLEET_FILE));
+        let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(nodecfg_fleet::FLEET_FILE));
         let mut message = finding.message.clone();
         if let Some(kubelets) = affected_kubelets(finding) {
             message = format!("{message} ({kubelets})");
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
     use crate::report::validation::FileReport;
     use kubelet_config::Minor;
-    use nodecfg_planning::snapshot::Snapshot;
+    use nodecfg_fleet::snapshot::Snapshot;
 
     const TEXT: &str = "kind: KubeletConfiguration\nclusterDomain: ä\nmaxPods: -5\nevictionHard:\n  a: 1\n  b: 2\n";
 

@@ -4,7 +4,7 @@
 //! public keys, mixed as needed. `git verify-commit` checks the signature in a temporary folder with only the commit
 //! and these keys. Unknown formats and results are refused.
 
-use nodecfg_planning::snapshot::{SignatureKind as Kind, Signer};
+use nodecfg_fleet::snapshot::{SignatureKind as Kind, Signer};
 
 mod allowed_key;
 mod commit;

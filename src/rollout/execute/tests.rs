@@ -4,12 +4,12 @@ use super::*;
 use kubelet_config::risk::Class;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_fleet::RolloutPolicy;
+use nodecfg_plan::drain::fixtures::pod;
+use nodecfg_plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
 };
-use nodecfg_planning::plan::make;
+use nodecfg_plan::make;
 use nodecfg_rollout::End;
 
 static CLOCK: ScaledClock = ScaledClock::real();

@@ -3,10 +3,10 @@
 use nodecfg_cluster::lease::LockOptions;
 use nodecfg_cluster::{ReaderOptions, lease, observe};
 use nodecfg_contract::labels::POOL_LABEL;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Abort, Drain, Pause};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
-use nodecfg_planning::plan::make;
+use nodecfg_plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
+use nodecfg_plan::make;
 use nodecfg_rollout::End;
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::server::wire::{Fault, FaultKind, InjectedFault, Matcher};

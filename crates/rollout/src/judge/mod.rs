@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::instant::Instant;
 use nodecfg_contract::printable::remark;
-use nodecfg_planning::gates::{Baseline, Gate, GateCheck, ObjectRef, PrometheusQuery, Question};
-use nodecfg_planning::instant::Instant;
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, ObjectRef, PrometheusQuery, Question};
 
 mod object;
 #[cfg(test)]

@@ -11,15 +11,16 @@ use super::node::{Goal, Mark, Stage, WayBack};
 use super::proof::PodCheck;
 use super::table::Id;
 use crate::evictions::{Evictions, PodChange, Progress as Evicting};
+use crate::instant::Instant;
 use crate::progress::Progress;
 use crate::signals::Command;
 use nodecfg_contract::Assignment;
+use nodecfg_fleet::drain::OnTimeout;
 use nodecfg_observed::{Drain, EvictionAnswer, Pod};
-use nodecfg_planning::convergence::pods::PodsBefore;
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
-use nodecfg_planning::drain::pods::Stay;
-use nodecfg_planning::drain::{DrainFailure, OnTimeout};
-use nodecfg_planning::instant::Instant;
+use nodecfg_plan::convergence::pods::PodsBefore;
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_plan::drain::DrainFailure;
+use nodecfg_plan::drain::pods::Stay;
 
 /// Time between two counts of the volumes that are attached to a drained node.
 const VOLUME_RETRY: Duration = Duration::from_secs(5);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::Pool;
 use super::node::{Attempts, Goal, Mark, Node, Stage, Wave};
 use super::table::Id;
+use crate::instant::Instant;
 use crate::intent::Planned;
 use crate::outcome::{End, StopReason};
 use crate::progress::{Progress, StartGate};
 use nodecfg_contract::Assignment;
 use nodecfg_observed::{Node as Seen, Readiness};
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
+use nodecfg_plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 
 /// Limit of new decisions for an assignment that conflicts with another client, before the node is left unchanged.
 const MAX_REPLANS: u8 = 3;

@@ -3,12 +3,12 @@
 
 use super::drain::Draining;
 use super::proof::Proof;
+use crate::instant::Instant;
 use crate::intent::Intent;
 use crate::outcome::{DrainRecord, End};
 use crate::trials::TrialRun;
-use nodecfg_planning::convergence::{ConvergenceFailure, Trial, Waiting};
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::Why;
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::{ConvergenceFailure, Trial, Waiting};
 
 /// A node of a pool.
 #[derive(Debug)]

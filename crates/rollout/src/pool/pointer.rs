@@ -8,7 +8,7 @@ use super::table::Count;
 use crate::progress::{Progress, StartGate};
 use crate::signals::Command;
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_planning::plan::{PointerMove, PointerTime};
+use nodecfg_plan::{PointerMove, PointerTime};
 
 /// Attempts to restore the pointer. Each of them is retried by the client for errors that pass.
 const RESTORATIONS: u8 = 3;

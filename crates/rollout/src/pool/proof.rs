@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::Pool;
 use super::node::{Node, Settling, Stage};
 use super::table::Id;
+use crate::instant::Instant;
 use crate::outcome::{BeforeAfter, Recovery};
 use crate::signals::Command;
 use nodecfg_observed::{ExtendedResources, Pod};
-use nodecfg_planning::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
-use nodecfg_planning::convergence::{ConvergenceFailure, WaitContext, Waiting};
-use nodecfg_planning::instant::Instant;
+use nodecfg_plan::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
+use nodecfg_plan::convergence::{ConvergenceFailure, WaitContext, Waiting};
 
 /// Time that a new kubelet has to report its devices and to decide about its pods, before they are checked. Three
 /// independent loops of a starting kubelet write `status.config`, the other status of the Node and that of its pods

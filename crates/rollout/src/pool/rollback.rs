@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use super::Pool;
 use super::node::{Before, Goal, Node, Stage, Wave, WayBack};
 use super::table::{Count, Id};
+use crate::instant::Instant;
 use crate::outcome::{End, StopReason};
 use crate::progress::Progress;
 use crate::signals::Command;
 use nodecfg_observed::Node as Seen;
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
-use nodecfg_planning::drain::DrainFailure;
-use nodecfg_planning::instant::Instant;
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
+use nodecfg_plan::drain::DrainFailure;
 
 /// Rollbacks of a pool.
 #[derive(Debug, Default)]

@@ -3,11 +3,11 @@
 use super::Pool;
 use super::node::{Settling, Stage};
 use super::table::Id;
+use crate::instant::Instant;
 use crate::signals::Command;
 use nodecfg_observed::Node as Seen;
-use nodecfg_planning::convergence::{Convergence, ConvergenceFailure, evaluate};
-use nodecfg_planning::drain::DrainFailure;
-use nodecfg_planning::instant::Instant;
+use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, evaluate};
+use nodecfg_plan::drain::DrainFailure;
 
 impl Pool {
     /// Starts the time that a node must stay well, and deletes the DaemonSet pods whose exclusive CPUs the new

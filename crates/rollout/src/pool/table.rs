@@ -6,9 +6,9 @@ use std::ops::{Bound, Index};
 
 use super::drain::Draining;
 use super::node::{Node, Place, Stage, Wave};
+use crate::instant::Instant;
 use crate::outcome::End;
 use crate::progress::NodeCounts;
-use nodecfg_planning::instant::Instant;
 
 /// Number of a node in the table that made it. Nodes keep their numbers, in plan order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nodecfg_contract::names::NodeName;
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::Domain;
+use nodecfg_plan::Domain;
+use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::machine::Command;
 use nodecfg_rollout::progress::Progress;
 use nodecfg_rollout::{End, Outcome};

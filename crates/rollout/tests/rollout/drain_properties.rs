@@ -12,16 +12,16 @@ use super::{Machine, aborted, paused};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_fleet::PoolTarget;
+use nodecfg_fleet::drain::{DrainPolicy, OnTimeout};
 use nodecfg_observed::{DrainMark, EvictionAnswer, Maintainer, Node, Observed, Pod, Readiness};
-use nodecfg_planning::convergence::{Convergence, Target, WaitContext, evaluate};
-use nodecfg_planning::desired::PoolTarget;
-use nodecfg_planning::drain::fixtures::{daemon, pod};
-use nodecfg_planning::drain::{DrainPolicy, OnTimeout};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::{Convergence, Target, WaitContext, evaluate};
+use nodecfg_plan::drain::fixtures::{daemon, pod};
+use nodecfg_plan::fixtures::{
     canary, desired, exclusion, fetched, namespace, node, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
 };
-use nodecfg_planning::plan::{decide_again, make};
+use nodecfg_plan::{decide_again, make};
 use nodecfg_rollout::StopReason;
 use nodecfg_rollout::evictions::PodChange;
 use nodecfg_rollout::machine::{Command, Input, Mode};
@@ -205,7 +205,7 @@ impl SimHarness {
         }
     }
 
-    fn answer(&mut self, index: usize, how: u8, decide: &dyn Fn(&Node) -> Option<nodecfg_planning::plan::Decision>) {
+    fn answer(&mut self, index: usize, how: u8, decide: &dyn Fn(&Node) -> Option<nodecfg_plan::Decision>) {
         if self.requests.is_empty() {
             return;
         }
@@ -316,7 +316,7 @@ impl SimHarness {
         }
     }
 
-    fn apply(&mut self, event: SimEvent, decide: &dyn Fn(&Node) -> Option<nodecfg_planning::plan::Decision>) {
+    fn apply(&mut self, event: SimEvent, decide: &dyn Fn(&Node) -> Option<nodecfg_plan::Decision>) {
         let named = match event {
             SimEvent::PodEnds(index)
             | SimEvent::PodStarts(index)
@@ -426,7 +426,7 @@ proptest! {
         let previous = rendered_of("a", "cpuManagerPolicy: none\n");
         let old = previous.source(&namespace());
         let desired = desired([wanted]);
-        let marks = nodecfg_planning::drain::fixtures::mark("a");
+        let marks = nodecfg_plan::drain::fixtures::mark("a");
         let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, marked, _))| {
             let node = on(node(&format!("n{index:02}"), "a"), &old);
             let drain_mark = marked.then(|| Box::new(marks.clone()));
@@ -435,14 +435,14 @@ proptest! {
         with_config_map(&mut cluster, "a", &previous);
         cluster.contents.extend([fetched(&old, &previous.canonical, true)]);
         let plan = make(&desired, &cluster, &options()).unwrap();
-        prop_assert_eq!(nodecfg_planning::plan::check(&plan, &desired, &cluster, &options().scope), vec![]);
+        prop_assert_eq!(nodecfg_plan::check(&plan, &desired, &cluster, &options().scope), vec![]);
         prop_assert!(plan.pools[0].steps().all(|step| step.drain));
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| decide_again(&desired, &cluster, &options(), &name, node);
         let pods = ready.iter().enumerate().map(|(index, (.., pods))| {
             let own = (0..*pods).map(|number| Pod { priority: i32::from(number % 4 == 3), ..pod(&format!("p{index}-{number}")) });
             let daemon = Pod { exclusive_cpus: index % 2 == 0, uid: format!("daemon-{index}"), ..daemon("proxy") };
-            let name = nodecfg_planning::plan::fixtures::node_name(&format!("n{index:02}"));
+            let name = nodecfg_plan::fixtures::node_name(&format!("n{index:02}"));
             (name, own.chain([daemon]).map(|pod| (pod.uid.clone(), pod)).collect())
         });
         let mut sim = SimHarness {

@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use super::Machine;
 use nodecfg_contract::names::{GateName, NodeName};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use nodecfg_observed::Node;
-use nodecfg_planning::convergence::Target;
-use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name};
-use nodecfg_planning::plan::make;
+use nodecfg_plan::convergence::Target;
+use nodecfg_plan::fixtures::{canary, desired, node, observed, on, options, policy, pool, pool_name};
+use nodecfg_plan::make;
+use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 use nodecfg_rollout::machine::{Command, Input, Mode};
 use nodecfg_rollout::progress::Progress;

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::Plan;
-use nodecfg_rollout::machine::{self, Command, Input, Mode, StateMachine};
+use nodecfg_plan::Plan;
+use nodecfg_rollout::instant::{Instant, Now};
+use nodecfg_rollout::machine::{Command, Input, Mode, StateMachine};
 use nodecfg_rollout::verify::Verify;
-use nodecfg_rollout::{Outcome, StopReason};
+use nodecfg_rollout::{Outcome, StopReason, machine};
 
 mod domain_oracle;
 mod drain_properties;

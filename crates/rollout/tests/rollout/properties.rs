@@ -13,16 +13,16 @@ use super::domain_oracle::DomainOracle;
 use super::{Machine, aborted, paused};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigSource, UnreadableField, error_text};
+use nodecfg_fleet::{Desired, NodeOrder};
 use nodecfg_observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection};
-use nodecfg_planning::convergence::{Convergence, Target, WaitContext, evaluate};
-use nodecfg_planning::desired::{Desired, NodeOrder};
-use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::{Convergence, Target, WaitContext, evaluate};
+use nodecfg_plan::drain::fixtures::pod;
+use nodecfg_plan::fixtures::{
     ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use nodecfg_planning::plan::{Domain, Plan, WaveKind, decide_again, make};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
+use nodecfg_plan::{Domain, Plan, WaveKind, decide_again, make};
 use nodecfg_rollout::End;
 use nodecfg_rollout::machine::{Command, Input, Mode};
 use nodecfg_rollout::progress::{NodeCounts, Progress};
@@ -226,7 +226,7 @@ impl SimHarness {
         self.send(Input::Observed(Box::new(seen)));
     }
 
-    fn answer(&mut self, how: u8, decide: &dyn Fn(&Node) -> Option<nodecfg_planning::plan::Decision>) {
+    fn answer(&mut self, how: u8, decide: &dyn Fn(&Node) -> Option<nodecfg_plan::Decision>) {
         if self.requests.is_empty() {
             return;
         }
@@ -294,7 +294,7 @@ impl SimHarness {
         }
     }
 
-    fn apply(&mut self, event: SimEvent, decide: &dyn Fn(&Node) -> Option<nodecfg_planning::plan::Decision>) {
+    fn apply(&mut self, event: SimEvent, decide: &dyn Fn(&Node) -> Option<nodecfg_plan::Decision>) {
         let follow = |node: Node, good: bool| match node.source.clone() {
             Some(source) if good => on(node, &source),
             Some(source) => refusing(node, &source, error_text::VALIDATE),
@@ -377,7 +377,7 @@ proptest! {
         let has_canaries = policy.canary.is_some();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let desired = Desired { pool_pointers: true, ..desired([pool_of("a", 64, policy)]) };
-        let old = rendered("a", 110).source(&nodecfg_planning::plan::fixtures::namespace());
+        let old = rendered("a", 110).source(&nodecfg_plan::fixtures::namespace());
         let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained, zone))| {
             let value = ["z0", "z1", "z2"].get(usize::from(*zone)).copied();
             let node = on(in_zone(node(&format!("n{index:02}"), "a"), value), &old);

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::group::{self, title};
+use super::super::group::title;
 use super::super::sentences::Fact;
-use super::super::{drains, outlook, sentences};
+use super::super::{drains, group, outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
 use crate::review::{Changes, Group, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
-use nodecfg_planning::plan::{Action, ChangedField, Step};
-use nodecfg_planning::state::State;
+use nodecfg_plan::state::State;
+use nodecfg_plan::{Action, ChangedField, Step};
 use nodecfg_rollout::forecast::PoolStart;
 
 /// Maximum number of fields in brief form, worst risk first, and of reasons, by path.

@@ -7,8 +7,8 @@ use super::{LEAST_CHARS, render};
 use crate::review::{Base, Head, Review, Side, compare};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::names::CommitId;
-use nodecfg_planning::desired::draft;
-use nodecfg_planning::snapshot::Snapshot;
+use nodecfg_fleet::draft;
+use nodecfg_fleet::snapshot::Snapshot;
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 

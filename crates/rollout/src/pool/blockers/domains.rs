@@ -1,13 +1,13 @@
 //! Domains of a pool whose nodes are ordered by a label: which one is on, and the soak between two.
 
 use super::MayStart;
+use crate::instant::Instant;
 use crate::pool::Pool;
 use crate::pool::node::{Node, Wave};
 use crate::pool::table::{Count, Id};
 use crate::progress::{Progress, StartGate};
-use nodecfg_planning::convergence::Waiting;
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::{Domain, PoolPlan, WaveKind};
+use nodecfg_plan::convergence::Waiting;
+use nodecfg_plan::{Domain, PoolPlan, WaveKind};
 
 /// Domains of a pool in one rollout.
 #[derive(Debug)]

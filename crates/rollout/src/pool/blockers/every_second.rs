@@ -1,16 +1,14 @@
 //! A blocker of a test, which holds every second node: what a new reason to wait costs.
 
 use super::{Asked, MayStart};
+use crate::instant::Now;
 use crate::outcome::End;
 use crate::pool::Pool;
 use crate::pool::node::Node;
 use crate::signals::{Command, Mode};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::Now;
-use nodecfg_planning::plan::fixtures::{
-    desired, namespace, node, node_name, observed, on, options, policy, pool, rendered,
-};
-use nodecfg_planning::plan::make;
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_plan::fixtures::{desired, namespace, node, node_name, observed, on, options, policy, pool, rendered};
+use nodecfg_plan::make;
 
 fn may_start(_: &Pool, node: &Node) -> MayStart {
     match node.intent.name().as_str() {

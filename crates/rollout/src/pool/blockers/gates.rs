@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::MayStart;
+use crate::instant::Instant;
 use crate::judge::{Asked, GateState, KnownSeries, judge};
 use crate::outcome::StopReason;
 use crate::pool::Pool;
@@ -14,10 +15,9 @@ use crate::pool::table::Count;
 use crate::progress::{Progress, StartGate};
 use crate::signals::Mode;
 use nodecfg_contract::names::GateName;
-use nodecfg_planning::gates::{Gate, Moment};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::{Action, PoolPlan};
+use nodecfg_fleet::gates::{Gate, Moment};
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_plan::{Action, PoolPlan};
 
 /// Time after which a pool whose gates have no answer yet is held.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);

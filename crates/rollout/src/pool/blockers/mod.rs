@@ -8,10 +8,10 @@ use self::windows::Windows;
 use super::node::{Need, Node, Stage};
 use super::table::{Count, Id};
 use super::{Policy, Pool};
+use crate::instant::{Instant, Now};
 use crate::progress::StartGate;
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::instant::{Instant, Now};
-use nodecfg_planning::plan::PoolPlan;
+use nodecfg_fleet::hold::Hold;
+use nodecfg_plan::PoolPlan;
 
 mod budget;
 mod canaries;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::MayStart;
+use crate::instant::Now;
 use crate::pool::node::Node;
 use crate::pool::{Policy, Pool};
 use kubelet_config::risk::Class;
-use nodecfg_planning::hold::Hold;
-use nodecfg_planning::instant::Now;
-use nodecfg_planning::plan::PoolPlan;
-use nodecfg_planning::schedule::Schedule;
+use nodecfg_fleet::hold::Hold;
+use nodecfg_fleet::schedule::Schedule;
+use nodecfg_plan::PoolPlan;
 
 /// Schedule of a pool in one rollout.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use super::*;
 use nodecfg_observed::{EvictionAnswer, Pod};
-use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::fixtures::canary;
+use nodecfg_plan::drain::fixtures::pod;
+use nodecfg_plan::fixtures::canary;
 use nodecfg_rollout::evictions::PodChange;
+use nodecfg_rollout::instant::Instant;
 
 /// Every input about one node.
 fn about(name: &str) -> Vec<Input> {

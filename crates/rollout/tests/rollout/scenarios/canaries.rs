@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{ASSIGN, down, rollout, target, three};
 use nodecfg_contract::error_text;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Node, Readiness};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy, refusing};
+use nodecfg_plan::fixtures::{canary, node, node_name, on, policy, refusing};
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;
 use nodecfg_rollout::{End, StopReason};

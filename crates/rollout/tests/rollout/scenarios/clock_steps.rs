@@ -2,9 +2,9 @@
 
 use super::gates::{GATED, gated};
 use super::*;
+use nodecfg_fleet::gates::Moment;
 use nodecfg_observed::Maintainer;
-use nodecfg_planning::gates::Moment;
-use nodecfg_planning::plan::fixtures::{canary, on_trial};
+use nodecfg_plan::fixtures::{canary, on_trial};
 use nodecfg_rollout::progress::StartGate;
 
 const HOUR: i64 = 3600;
@@ -77,7 +77,7 @@ fn trial_is_awaited_for_the_time_that_was_left() {
     scenario.assigned("n1");
     scenario.see(on_trial(node("n1", "a"), &target()));
     scenario.step_clock(-HOUR);
-    let limit = i64::try_from(nodecfg_planning::convergence::KUBELET_TRIAL.as_secs()).unwrap() + 300;
+    let limit = i64::try_from(nodecfg_plan::convergence::KUBELET_TRIAL.as_secs()).unwrap() + 300;
     scenario.wait(limit - 1);
     assert!(!scenario.is_finished());
     scenario.wait(1);

@@ -3,15 +3,15 @@
 use super::{ASSIGN, Mode, rollout, three};
 use crate::scenario::Scenario;
 use nodecfg_observed::{Node, Readiness};
-use nodecfg_planning::plan::fixtures::{node, node_name, on, policy, source, with_config_map};
+use nodecfg_plan::fixtures::{node, node_name, on, policy, source, with_config_map};
 use nodecfg_rollout::machine::Input;
 use nodecfg_rollout::{End, StopReason};
 
 /// The node on a ConfigMap that another client of this fleet assigned after the plan.
 fn moved(scenario: &mut Scenario, name: &str) -> Node {
-    let theirs = nodecfg_planning::plan::fixtures::rendered("a", 30);
+    let theirs = nodecfg_plan::fixtures::rendered("a", 30);
     with_config_map(&mut scenario.cluster, "a", &theirs);
-    on(node(name, "a"), &theirs.source(&nodecfg_planning::plan::fixtures::namespace()))
+    on(node(name, "a"), &theirs.source(&nodecfg_plan::fixtures::namespace()))
 }
 
 /// The response may be wrong: the node may already restart its kubelet.

@@ -2,9 +2,9 @@
 
 use super::{ASSIGN, rollout, target, three};
 use crate::scenario::Scenario;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::Node;
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy};
+use nodecfg_plan::fixtures::{canary, node, node_name, on, policy};
 use nodecfg_rollout::machine::Input;
 use nodecfg_rollout::progress::{NodeCounts, StartGate};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{ASSIGN, rollout, rollout_over, target};
 use crate::scenario::Scenario;
 use nodecfg_contract::error_text;
+use nodecfg_fleet::{NodeOrder, RolloutPolicy};
 use nodecfg_observed::{Maintainer, Node, Readiness};
-use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::fixtures::{
     ZONE, canary, in_zone, namespace, node, node_name, observed, on, policy, refusing, rendered, with_config_map,
 };
 use nodecfg_rollout::machine::{Input, Mode};

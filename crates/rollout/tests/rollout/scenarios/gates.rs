@@ -9,15 +9,15 @@ use super::super::Machine;
 use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use nodecfg_contract::names::GateName;
+use nodecfg_fleet::RolloutPolicy;
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
+use nodecfg_fleet::hold::{Hold, HoldReason};
 use nodecfg_observed::{Node, Observed};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::Now;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::fixtures::{
     canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, rendered, with_config_map,
 };
-use nodecfg_planning::plan::make;
+use nodecfg_plan::make;
+use nodecfg_rollout::instant::Now;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 use nodecfg_rollout::machine::{Command, Input, Mode};
 use nodecfg_rollout::progress::Progress;

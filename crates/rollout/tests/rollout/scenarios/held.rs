@@ -3,8 +3,8 @@
 use super::*;
 use nodecfg_contract::UnreadableField;
 use nodecfg_observed::{Maintainer, NodeSupport};
-use nodecfg_planning::plan::Why;
-use nodecfg_planning::plan::fixtures::canary;
+use nodecfg_plan::Why;
+use nodecfg_plan::fixtures::canary;
 
 fn field() -> UnreadableField {
     UnreadableField { field: "status.conditions".to_owned(), reason: "not a time".to_owned() }

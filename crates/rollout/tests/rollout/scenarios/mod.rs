@@ -7,15 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use super::scenario::Scenario;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_fleet::{Desired, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
-use nodecfg_planning::desired::{Desired, RolloutPolicy};
-use nodecfg_planning::instant::Now;
-use nodecfg_planning::plan::belongs;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::belongs;
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_plan::fixtures::{
     desired, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
+use nodecfg_rollout::instant::Now;
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;
 use nodecfg_rollout::{End, StopReason};

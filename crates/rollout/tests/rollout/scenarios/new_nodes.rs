@@ -2,7 +2,7 @@
 
 use super::*;
 use nodecfg_observed::{CreationTime, NodeSupport};
-use nodecfg_planning::plan::Why;
+use nodecfg_plan::Why;
 
 /// Accepts nodes that joined less than ten minutes ago.
 const VERIFY: Mode = Mode {

@@ -4,10 +4,10 @@ use super::{ASSIGN, Mode, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
+use nodecfg_fleet::drain::DrainMode;
 use nodecfg_observed::{Node, Observed, Readiness};
-use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::drain::DrainMode;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::ConvergenceFailure;
+use nodecfg_plan::fixtures::{
     canary, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered, with_config_map,
 };
 use nodecfg_rollout::machine::Input;
@@ -154,7 +154,7 @@ fn keeps_watching_node_whose_rollback_is_refused() {
 
 #[test]
 fn reports_change_by_another_client_during_rollback() {
-    let theirs = nodecfg_planning::plan::fixtures::source("theirs");
+    let theirs = nodecfg_plan::fixtures::source("theirs");
     let mut scenario = rollout_over(returnable(), policy(1), ASSIGN);
     scenario.send(Input::Start);
     assigned(&mut scenario, "n1");

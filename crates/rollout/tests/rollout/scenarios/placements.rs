@@ -2,9 +2,9 @@
 
 use super::*;
 use nodecfg_contract::Placement;
+use nodecfg_fleet::Pool;
 use nodecfg_observed::{NodeConfigList, NodeContent};
-use nodecfg_planning::desired::Pool;
-use nodecfg_planning::plan::fixtures::{fetched, replacing};
+use nodecfg_plan::fixtures::{fetched, replacing};
 
 const OVERLAY: Option<Placement> = Some(Placement::Overlay);
 const REPLACE: Option<Placement> = Some(Placement::Replace);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{ASSIGN, down, rollout, target, three};
 use crate::scenario::Scenario;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Maintainer, Node, Pod, Readiness, Rejection};
-use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::convergence::pods::LatePods;
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::drain::fixtures::pod;
-use nodecfg_planning::plan::fixtures::{canary, exclusion, node, node_name, on, policy};
+use nodecfg_plan::convergence::ConvergenceFailure;
+use nodecfg_plan::convergence::pods::LatePods;
+use nodecfg_plan::drain::fixtures::pod;
+use nodecfg_plan::fixtures::{canary, exclusion, node, node_name, on, policy};
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;
 use nodecfg_rollout::{BeforeAfter, End, Recovery, StopReason};

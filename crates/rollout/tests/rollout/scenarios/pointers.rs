@@ -3,10 +3,10 @@
 use super::gates::{GATED, gated};
 use super::*;
 use nodecfg_contract::names::PoolName;
+use nodecfg_fleet::NodeOrder;
+use nodecfg_fleet::gates::Moment;
 use nodecfg_observed::NodeContent;
-use nodecfg_planning::desired::NodeOrder;
-use nodecfg_planning::gates::Moment;
-use nodecfg_planning::plan::fixtures::{ZONE, canary, fetched, in_zone, replacing, with_pointer};
+use nodecfg_plan::fixtures::{ZONE, canary, fetched, in_zone, replacing, with_pointer};
 
 /// A rollout of a pool whose pointer names this older configuration.
 fn pointing(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy, mode: Mode) -> Scenario {

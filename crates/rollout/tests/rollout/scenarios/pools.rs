@@ -7,16 +7,16 @@ use crate::Machine;
 use crate::scenario::Scenario;
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_fleet::{MaxUnavailable, Pool, RolloutPolicy};
 use nodecfg_observed::{Maintainer, Node, NodeContent, Readiness};
-use nodecfg_planning::desired::{MaxUnavailable, Pool, RolloutPolicy};
-use nodecfg_planning::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::instant::Instant;
-use nodecfg_planning::plan::Plan;
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::Plan;
+use nodecfg_plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
     replacing, with_config_map,
 };
+use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::{End, StopReason};

@@ -2,11 +2,11 @@
 
 use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{ExtendedResources, Node, Readiness};
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
-use nodecfg_planning::desired::RolloutPolicy;
-use nodecfg_planning::plan::fixtures;
-use nodecfg_planning::plan::fixtures::{canary, node, node_name, on, policy, rendered, with_config_map};
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_plan::fixtures;
+use nodecfg_plan::fixtures::{canary, node, node_name, on, policy, rendered, with_config_map};
 use nodecfg_rollout::End;
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;

@@ -2,9 +2,9 @@
 
 use super::*;
 use nodecfg_observed::NodeContent;
-use nodecfg_planning::convergence::{KUBELET_TRIAL, Trial};
-use nodecfg_planning::plan::Why;
-use nodecfg_planning::plan::fixtures::{on_trial, replacing};
+use nodecfg_plan::Why;
+use nodecfg_plan::convergence::{KUBELET_TRIAL, Trial};
+use nodecfg_plan::fixtures::{on_trial, replacing};
 
 const WAIT: Mode = Mode { wait_trial: true, ..ASSIGN };
 const VERIFY: Mode = Mode { assign: false, ..WAIT };
@@ -109,7 +109,7 @@ fn wait_ends_with_the_last_trial() {
 
 #[test]
 fn trials_take_no_budget_and_delay_no_other_node() {
-    let policy = RolloutPolicy { canary: nodecfg_planning::plan::fixtures::canary(1, 10), ..policy(1) };
+    let policy = RolloutPolicy { canary: nodecfg_plan::fixtures::canary(1, 10), ..policy(1) };
     let mut scenario = rollout(two(), policy, WAIT);
     assert_eq!(scenario.send(Input::Start), ["assign n1"]);
     scenario.begin_trial("n1");
@@ -291,7 +291,7 @@ fn adopted_node_is_on_trial_of_its_own_config_map() {
     let adopted = || on_trial(node("n1", "a"), &other);
     let cluster = || {
         let mut cluster = observed([adopted(), on(node("n2", "a"), &other)]);
-        cluster.contents.extend([nodecfg_planning::plan::fixtures::fetched(&other, &text, true)]);
+        cluster.contents.extend([nodecfg_plan::fixtures::fetched(&other, &text, true)]);
         cluster
     };
     let start = |mode| {

@@ -6,16 +6,16 @@ use super::{ASSIGN, down, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
+use nodecfg_fleet::drain::{DrainMode, DrainPolicy};
+use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_fleet::schedule::Schedule;
+use nodecfg_fleet::schedule::window::{Start, Window};
+use nodecfg_fleet::{NodeOrder, RolloutPolicy};
 use nodecfg_observed::{Maintainer, Node};
-use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
-use nodecfg_planning::drain::{DrainMode, DrainPolicy};
-use nodecfg_planning::hold::{Hold, HoldReason};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::fixtures::{
     ZONE, canary, exclusion, fetched, in_zone, namespace, node, node_name, observed, on, policy, pool_name, refusing,
     rendered, with_config_map,
 };
-use nodecfg_planning::schedule::Schedule;
-use nodecfg_planning::schedule::window::{Start, Window};
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::Progress;
 use nodecfg_rollout::{End, StopReason};

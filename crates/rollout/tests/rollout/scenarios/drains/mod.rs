@@ -5,18 +5,19 @@ use std::time::Duration;
 use crate::scenario::Scenario;
 use kubelet_config::risk::Class;
 use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_fleet::drain::{DrainMode, OnTimeout};
+use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{
     EvictionAnswer, ExtendedResources, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
 };
-use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
-use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
-use nodecfg_planning::drain::fixtures::{daemon, mark, pod};
-use nodecfg_planning::drain::{DrainFailure, DrainMode, OnTimeout};
-use nodecfg_planning::plan::fixtures::{
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_plan::drain::DrainFailure;
+use nodecfg_plan::drain::fixtures::{daemon, mark, pod};
+use nodecfg_plan::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
 };
-use nodecfg_planning::plan::{Plan, Scope, check, decide_again, make};
+use nodecfg_plan::{Plan, Scope, check, decide_again, make};
 use nodecfg_rollout::evictions::PodChange;
 use nodecfg_rollout::machine::{Input, Mode};
 use nodecfg_rollout::progress::{Event, Progress};

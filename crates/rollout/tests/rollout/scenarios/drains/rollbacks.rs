@@ -2,9 +2,9 @@
 
 use super::*;
 use nodecfg_contract::UnreadableField;
+use nodecfg_fleet::NodeOrder;
 use nodecfg_observed::NodeSupport;
-use nodecfg_planning::desired::NodeOrder;
-use nodecfg_planning::plan::fixtures::{ZONE, in_zone};
+use nodecfg_plan::fixtures::{ZONE, in_zone};
 
 fn aborted() -> Input {
     Input::RollBackAll(crate::aborted())

@@ -1,8 +1,8 @@
 //! Scenario tests of drains near the end of the open time.
 
 use super::*;
-use nodecfg_planning::hold::HoldReason;
-use nodecfg_planning::plan::fixtures::exclusion;
+use nodecfg_fleet::hold::HoldReason;
+use nodecfg_plan::fixtures::exclusion;
 
 /// A drained node takes at most 300 + 900 + 30 seconds, another one 300 seconds.
 fn excluded(budget: u32, from: i64) -> RolloutPolicy {

@@ -1,0 +1,309 @@
+//! Desired state of one revision: pools, their node selectors, rollout policies and configurations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::drain::{DrainMode, DrainPolicy};
+use crate::gates::Gate;
+use crate::schedule::Schedule;
+use kubelet_config::Minor;
+use kubelet_config::document::Document;
+use kubelet_config::duration;
+use kubelet_config::finding::Place;
+use kubelet_config::risk::Class;
+use nodecfg_contract::Placement;
+use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
+
+/// Desired state of one revision.
+#[derive(Debug, Clone)]
+pub struct Desired {
+    /// Name of the fleet.
+    pub fleet: FleetName,
+    /// Namespace of the ConfigMaps; `None`: the default of the binding.
+    pub namespace: Option<NamespaceName>,
+    /// Commit of the files; `None` for files without a commit.
+    pub commit: Option<CommitId>,
+    /// Number of changed files that the commit lacks: those that git reports as uncommitted beside the checked-out
+    /// commit.
+    pub uncommitted: usize,
+    /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
+    pub max_unavailable: Option<MaxUnavailable>,
+    /// Whether the configuration of each pool is published for new nodes (`spec.poolPointers`).
+    pub pool_pointers: bool,
+    /// Pools by name.
+    pub pools: BTreeMap<PoolName, Pool>,
+}
+
+impl Desired {
+    /// Reports whether labels alone decide which nodes a pool selects.
+    #[must_use]
+    pub fn selects_by_labels(&self) -> bool {
+        self.pools.values().all(|pool| pool.named.is_none())
+    }
+
+    /// Names of the pools' ConfigMaps.
+    #[must_use]
+    pub fn config_maps(&self) -> BTreeSet<String> {
+        let name = |pool: &Pool| Some(pool.target.rendered()?.config_map.clone());
+        self.pools.values().filter_map(name).collect()
+    }
+}
+
+/// Desired state of one pool.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// Name of the pool.
+    pub name: PoolName,
+    /// Selector of its nodes.
+    pub selector: LabelSelector,
+    /// Nodes by name, regardless of labels. Only a reset without a repository sets this field.
+    pub named: Option<BTreeSet<NodeName>>,
+    /// Priority: a node belongs to the selecting pool of the highest priority.
+    pub priority: i64,
+    /// Rollout policy.
+    pub policy: RolloutPolicy,
+    /// Target of its nodes.
+    pub target: PoolTarget,
+    /// How its nodes combine the target with their own configuration (`spec.kubelet.placement`). `None`: the default of
+    /// what carries the assignments.
+    pub placement: Option<Placement>,
+    /// The own configuration of its nodes, as the repository has it (`spec.kubelet.own`).
+    pub own: Option<OwnConfig>,
+    /// Whether the pool must have nodes (`spec.requireNodes`). `None`: a plan warns about a pool without nodes.
+    pub require_nodes: Option<bool>,
+    /// Declared kubelet versions; empty if undeclared.
+    pub kubelets: Vec<Minor>,
+    /// Declaration of the pool: `pool.yaml`, or `kubelet.yaml` without one.
+    pub place: Place,
+    /// Files of the pool, by path from the root: fleet and pool files, base, own configuration and patches.
+    pub files: BTreeSet<String>,
+}
+
+impl Pool {
+    /// Reports whether the pool selects this node with these labels.
+    #[must_use]
+    pub fn selects(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
+        self.named.as_ref().map_or_else(|| self.selector.matches(labels), |named| named.contains(node))
+    }
+}
+
+/// The own configuration of nodes, as the repository has it.
+#[derive(Debug, Clone)]
+pub struct OwnConfig {
+    /// Path from the root.
+    pub path: String,
+    /// The document.
+    pub document: Arc<Document>,
+}
+
+/// Configuration of a pool's nodes.
+#[derive(Debug, Clone)]
+pub enum PoolTarget {
+    /// The local configuration of each node (`spec.kubelet.local: true`).
+    Local,
+    /// A rendered configuration.
+    Config(Box<Rendered>),
+}
+
+impl PoolTarget {
+    /// The rendered configuration, if it is one.
+    #[must_use]
+    pub fn rendered(&self) -> Option<&Rendered> {
+        match self {
+            Self::Local => None,
+            Self::Config(rendered) => Some(rendered),
+        }
+    }
+}
+
+/// A complete KubeletConfiguration, rendered from base, own file and patches.
+#[derive(Debug, Clone)]
+pub struct Rendered {
+    /// The merged tree. Every value refers to the file and position that set it.
+    pub document: Document,
+    /// Canonical YAML, which is the content of the ConfigMap.
+    pub canonical: String,
+    /// Hash of the content.
+    pub hash: ContentHash,
+    /// Name of the ConfigMap: `<fleet>-<pool>-<hash>`.
+    pub config_map: String,
+    /// Path of the pool's `kubelet.yaml` from the root of the snapshot, or of its `pool.yaml` if it has no own file.
+    pub path: String,
+}
+
+impl Rendered {
+    /// Source that makes a node run this configuration from `namespace`.
+    #[must_use]
+    pub fn source(&self, namespace: &NamespaceName) -> ConfigSource {
+        ConfigSource::config_map(namespace.as_str(), &self.config_map, KUBELET_KEY)
+    }
+}
+
+/// Rollout policy of a pool, with the defaults of the fleet applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolloutPolicy {
+    /// Limit of unavailable nodes. Default 10%.
+    pub max_unavailable: MaxUnavailable,
+    /// Canaries, which start before all other nodes.
+    pub canary: Option<Canary>,
+    /// Number of failed nodes that the rollout tolerates. Default 0: the first failure stops it.
+    pub max_failures: u32,
+    /// Time limit per node from assignment to convergence. Default 5 minutes.
+    pub convergence_timeout: Duration,
+    /// Whether the pool is paused: planned and reported, but not changed.
+    pub paused: bool,
+    /// Highest allowed risk class for running pods. Default: a restart of the kubelet.
+    pub allow_disruption: Class,
+    /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
+    pub accept_removed: BTreeSet<String>,
+    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`). Default:
+    /// none.
+    pub accept_overridden: BTreeSet<String>,
+    /// Drain of nodes for changes that need it.
+    pub drain: DrainPolicy,
+    /// When nodes may start. Default: always.
+    pub schedule: Schedule,
+    /// Order of the nodes by a label. `None`: by name.
+    pub order: Option<NodeOrder>,
+    /// Pools that must have converged before a node of this pool starts.
+    pub after: BTreeSet<PoolName>,
+    /// Conditions that must hold before the next step, by name.
+    pub gates: Vec<Gate>,
+    /// Whether all nodes that a run assigned are rolled back if a gate stops it. Default: they stay.
+    pub rollback_on_gate_failure: bool,
+    /// Whether a node converges only when its pods are back. Default: yes.
+    pub check_pods: bool,
+}
+
+impl RolloutPolicy {
+    /// Number of canaries; 0 without any.
+    #[must_use]
+    pub fn canaries(&self) -> usize {
+        self.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX))
+    }
+
+    /// Reports whether nodes are drained for changes that need it.
+    #[must_use]
+    pub fn drains_nodes(&self) -> bool {
+        self.allow_disruption >= Class::Drain && self.drain.mode == DrainMode::Evict
+    }
+
+    /// The longest time from the start of a node to its end, without a rollback.
+    #[must_use]
+    pub fn node_time(&self, is_drained: bool) -> Duration {
+        self.convergence_timeout.saturating_add(self.time_around(is_drained, self.check_pods))
+    }
+
+    /// The longest time that the drain of a node, or the check of its pods, adds to its convergence.
+    #[must_use]
+    pub fn time_around(&self, is_drained: bool, checks_pods: bool) -> Duration {
+        match is_drained {
+            true => self.drain.time(),
+            false if checks_pods => self.drain.settle,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Highest disruption class that a node of the pool is prepared for when it is assigned.
+    #[must_use]
+    pub fn max_disruption(&self, is_drained: bool) -> Class {
+        if self.drains_nodes() && !is_drained { Class::Restart } else { self.allow_disruption }
+    }
+}
+
+impl Default for RolloutPolicy {
+    fn default() -> Self {
+        Self {
+            max_unavailable: MaxUnavailable::Percent(10),
+            canary: None,
+            max_failures: 0,
+            convergence_timeout: Duration::from_secs(5 * 60),
+            paused: false,
+            allow_disruption: Class::Restart,
+            accept_removed: BTreeSet::new(),
+            accept_overridden: BTreeSet::new(),
+            drain: DrainPolicy::default(),
+            schedule: Schedule::default(),
+            order: None,
+            after: BTreeSet::new(),
+            gates: Vec::new(),
+            rollback_on_gate_failure: false,
+            check_pods: true,
+        }
+    }
+}
+
+/// Budget: a number of nodes or a share of the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaxUnavailable {
+    /// Number of nodes, at least 1.
+    Count(u32),
+    /// Percentage of the pool's nodes, 1 to 100, rounded down to at least one node.
+    Percent(u8),
+}
+
+impl MaxUnavailable {
+    /// Budget of a pool with `nodes` nodes, at least 1.
+    #[must_use]
+    pub fn of(self, nodes: usize) -> usize {
+        match self {
+            Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX).max(1),
+            Self::Percent(percent) => (nodes.saturating_mul(usize::from(percent)) / 100).max(1),
+        }
+    }
+}
+
+impl fmt::Display for MaxUnavailable {
+    /// Notation of `pool.yaml`: `3`, `25%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Order of a pool's nodes: one domain after the other. A domain is the nodes with the same value of the label, as in
+/// the topology spread constraints of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOrder {
+    /// Key of the label.
+    pub by: String,
+    /// Time from the end of the last node of a domain to the start of the next domain.
+    pub soak: Duration,
+}
+
+impl fmt::Display for NodeOrder {
+    /// Notation of `pool.yaml`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {}, soak {}", self.by, duration::format(self.soak))
+    }
+}
+
+/// Canaries of a pool, and their soak time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canary {
+    /// Number of nodes, at least 1.
+    pub nodes: u32,
+    /// Time that canaries must stay converged before the next node starts.
+    pub soak: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_budget_down_to_at_least_one() {
+        assert_eq!(MaxUnavailable::Percent(25).of(7), 1);
+        assert_eq!(MaxUnavailable::Percent(25).of(8), 2);
+        assert_eq!(MaxUnavailable::Percent(10).of(0), 1);
+        assert_eq!(MaxUnavailable::Percent(100).of(15_000), 15_000);
+        assert_eq!(MaxUnavailable::Count(0).of(5), 1);
+        assert_eq!(MaxUnavailable::Count(9).of(5), 9);
+    }
+}

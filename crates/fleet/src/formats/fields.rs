@@ -1,0 +1,211 @@
+//! Typed access to the maps of a document. Invalid values become findings with positions, and reading continues.
+//! Independent of any format.
+
+use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
+use kubelet_config::finding::{Finding, Place};
+use kubelet_config::spelling::nearest;
+use kubelet_config::units;
+
+/// A map whose keys are being read.
+pub(crate) struct Fields<'n> {
+    map: &'n Mapping,
+    /// Dotted path of the map; empty at the root.
+    path: String,
+    place: &'n Place,
+}
+
+/// Finding for an unknown key.
+pub(crate) fn unknown(key: &str, path: &str, entry: &Entry, help: String) -> Finding {
+    let owner = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+    Finding::error("unknown-field", format!("unknown field {key:?}{owner}"))
+        .at(entry.key_place.clone())
+        .field(path_of(path, key))
+        .help(help)
+}
+
+/// Finding for a value of the wrong type; an empty path means the file. `None` if the value was already reported as
+/// ambiguous.
+pub(crate) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Finding> {
+    let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+    let mut finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
+        .at(node.place.clone())
+        .label(format!("must be {expected}"));
+    if !path.is_empty() {
+        finding = finding.field(path);
+    }
+    let Value::Scalar(scalar) = &node.value else { return Some(finding.help(general_fix(expected))) };
+    if scalar.ambiguity().is_some() {
+        return None;
+    }
+    match scalar.read() {
+        Reading::Int(_) | Reading::Float(_) | Reading::Bool(_) if expected.contains("text") => {
+            Some(finding.help(format!("write {:?}, in quotes", scalar.text)))
+        }
+        // In quotes, because a value in quotes can be redacted.
+        _ if expected.contains("list") && !node.is_null() => {
+            let items: Vec<String> = scalar.text.split(',').map(|item| format!("{:?}", item.trim())).collect();
+            Some(finding.help(format!("write [{}]", items.join(", "))))
+        }
+        Reading::Int(number) if expected.contains("duration") => {
+            Some(finding.help(units::seconds_help(&number.to_string())))
+        }
+        Reading::Text(text) => {
+            let plain = kubelet_config::document::Scalar::plain(text);
+            let fix = match plain.read() {
+                // Unquoted `yes` would be ambiguous.
+                Reading::Bool(value) if expected.contains("boolean") => format!("write {value}, without quotes"),
+                Reading::Int(_) | Reading::Float(_) if expected.contains("number") => {
+                    format!("write {text}, without quotes")
+                }
+                _ => general_fix(expected),
+            };
+            Some(finding.help(fix))
+        }
+        _ => Some(finding.help(general_fix(expected))),
+    }
+}
+
+/// Replaces the fix of an ambiguous value where only a boolean is allowed: its text would be invalid.
+pub(crate) fn fix_ambiguous_boolean(node: &Node, findings: &mut [Finding]) {
+    if let Value::Scalar(scalar) = &node.value
+        && let (Some(_), Reading::Bool(value)) = (scalar.ambiguity(), scalar.read())
+        && let Some(finding) =
+            findings.iter_mut().rfind(|one| one.code == "ambiguous-scalar" && one.place.as_ref() == Some(&node.place))
+    {
+        finding.help = Some(format!("write {value}"));
+    }
+}
+
+/// The fix for a value that is no whole number.
+pub(crate) const NO_NUMBER: &str = "write a whole number such as 1";
+
+/// The fix for a value from which the right one cannot be derived.
+fn general_fix(expected: &str) -> String {
+    match expected {
+        "a whole number" => NO_NUMBER.to_owned(),
+        "a boolean" => "write true, or false".to_owned(),
+        _ => format!("remove it, or write {expected}"),
+    }
+}
+
+impl<'n> Fields<'n> {
+    /// Opens a map and reports unknown keys. `None` if `node` is no map.
+    pub(crate) fn open(node: &'n Node, path: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Self> {
+        let Value::Mapping(map) = &node.value else {
+            findings.extend(wrong_type(path, "a map", node));
+            return None;
+        };
+        for (key, entry) in map.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
+            let help = match nearest(key, known.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("remove it; the known fields are {}", known.join(", ")),
+            };
+            findings.push(unknown(key, path, entry, help));
+        }
+        Some(Self { map, path: path.to_owned(), place: &node.place })
+    }
+
+    /// Dotted path of a key.
+    pub(crate) fn path(&self, key: &str) -> String {
+        path_of(&self.path, key)
+    }
+
+    /// Position of the map.
+    pub(crate) fn place(&self) -> &'n Place {
+        self.place
+    }
+
+    /// Value of a key, including null.
+    pub(crate) fn raw(&self, key: &str) -> Option<&'n Node> {
+        self.map.get(key).map(|entry| &entry.value)
+    }
+
+    /// Value of a key; as in Kubernetes, null means unset.
+    pub(crate) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.raw(key).filter(|node| !node.is_null())
+    }
+
+    /// Map under a key.
+    pub(crate) fn object(&self, key: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Fields<'n>> {
+        self.get(key).and_then(|node| Fields::open(node, &self.path(key), known, findings))
+    }
+
+    /// List under a key.
+    pub(crate) fn list(&self, key: &str, findings: &mut Vec<Finding>) -> &'n [Node] {
+        let Some(node) = self.get(key) else { return &[] };
+        node.sequence().unwrap_or_else(|| {
+            findings.extend(wrong_type(&self.path(key), "a list", node));
+            &[]
+        })
+    }
+
+    /// Text under a key, with its position.
+    pub(crate) fn text(&self, key: &str, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
+        let node = self.get(key)?;
+        text(node, &self.path(key), findings).map(|text| (text, &node.place))
+    }
+
+    /// Boolean under a key.
+    pub(crate) fn boolean(&self, key: &str, findings: &mut Vec<Finding>) -> Option<bool> {
+        let node = self.get(key)?;
+        if let Some(Reading::Bool(value)) = node.reading() {
+            fix_ambiguous_boolean(node, findings);
+            return Some(value);
+        }
+        findings.extend(wrong_type(&self.path(key), "a boolean", node));
+        None
+    }
+
+    /// Whole number under a key. A value that does not fit `T` is a finding, which describes the range of `T` as
+    /// `bounds`.
+    pub(crate) fn integer<T: TryFrom<i128>>(&self, key: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
+        let node = self.get(key)?;
+        let Some(Reading::Int(value)) = node.reading() else {
+            findings.extend(wrong_type(&self.path(key), "a whole number", node));
+            return None;
+        };
+        T::try_from(value)
+            .map_err(|_| {
+                let help = if value < 0 { "write 0, or a larger number" } else { "write a smaller number" };
+                findings.push(self.bad_value(key, node, &format!("{value} is not {bounds}")).help(help));
+            })
+            .ok()
+    }
+
+    /// Finding for an invalid value of the right type.
+    pub(crate) fn bad_value(&self, key: &str, node: &Node, problem: &str) -> Finding {
+        Finding::error("bad-value", format!("`{}`: {problem}", self.path(key)))
+            .at(node.place.clone())
+            .field(self.path(key))
+    }
+}
+
+/// Text of a node; otherwise adds a finding.
+pub(crate) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) -> Option<&'n str> {
+    let text = node.text();
+    if text.is_none() {
+        findings.extend(wrong_type(path, "text", node));
+    }
+    text
+}
+
+/// Reads one of several names.
+pub(crate) fn choice<T: Copy>(
+    fields: &Fields<'_>,
+    key: &str,
+    known: &[(&str, T)],
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    let (text, place) = fields.text(key, findings)?;
+    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let names = || known.iter().map(|(name, _)| *name);
+        let help = match nearest(text, names()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("use one of {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        let message = format!("`{}`: unknown value {text:?}", fields.path(key));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(key)).help(help));
+    }
+    found
+}

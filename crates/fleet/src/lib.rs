@@ -1,0 +1,36 @@
+//! A fleet as its repository describes it: from the files of one revision to pools, their policies and their rendered
+//! configurations. Independent of any cluster.
+//!
+//! The one type to know is [`Desired`]. [`build`] makes it from a [`Snapshot`](snapshot::Snapshot).
+//!
+//! - [`snapshot`]: the files of a revision as names and texts.
+//! - [`formats`]: the files that users write, their reader and their JSON Schemas.
+//! - [`drain`], [`gates`], [`schedule`]: policies of a rollout.
+//! - [`hold`]: why nodes do not start now although nothing has failed.
+//!
+//! The caller passes time as a value.
+
+mod build;
+mod built;
+mod checked;
+mod desired;
+pub mod drain;
+mod duration_schema;
+mod equal_selectors;
+pub mod formats;
+pub mod gates;
+pub mod hold;
+mod kubelet_file;
+mod own;
+mod render;
+#[cfg(test)]
+mod scenarios;
+pub mod schedule;
+mod single_file;
+pub mod snapshot;
+
+pub use build::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER, build, draft};
+pub use built::{Built, CheckedPool, Draft};
+pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
+pub use desired::*;
+pub use single_file::check_file;

@@ -1,0 +1,133 @@
+//! A weekly window: days of the week, a time of the day in a time zone, and a length.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::civil::{Date, Time, Weekday};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+
+use schemars::JsonSchema;
+
+use crate::duration_schema::GoDuration;
+use crate::schedule::{earlier, later};
+use kubelet_config::duration;
+
+/// Names of the days, from Monday on.
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+/// A window that opens on some days of each week.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Window {
+    /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
+    #[schemars(
+        with = "String",
+        regex(
+            pattern = r"^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$"
+        )
+    )]
+    pub start: Start,
+    /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
+    #[schemars(with = "GoDuration")]
+    pub length: Duration,
+    /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
+    #[schemars(rename = "timeZone", with = "String")]
+    pub zone: TimeZone,
+}
+
+/// Start of a window: `Sat 22:00`, `Mon-Fri 22:00`, or `22:00` on each day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// First and last day, which may be of the next week. `None`: each day.
+    days: Option<(Weekday, Weekday)>,
+    time: Time,
+}
+
+/// A text that is no start of a window.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The name of a day is unknown.
+    #[error("unknown day {0:?}")]
+    Day(String),
+    /// The time of the day is invalid.
+    #[error("{0:?} is no time from 00:00 to 23:59")]
+    Time(String),
+}
+
+impl Start {
+    /// Reads `[DAY[-DAY] ]HH:MM`.
+    ///
+    /// # Errors
+    /// The part that is invalid.
+    pub fn parse(text: &str) -> Result<Self, StartError> {
+        let (days, time) = match text.split_once(' ') {
+            Some((days, time)) => {
+                let (first, last) = days.split_once('-').unwrap_or((days, days));
+                (Some((day(first)?, day(last)?)), time)
+            }
+            None => (None, text),
+        };
+        let two = |part: &str| {
+            let is_number = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+            part.parse::<i8>().ok().filter(|_| is_number)
+        };
+        let read = time.split_once(':').and_then(|(hour, minute)| Time::new(two(hour)?, two(minute)?, 0, 0).ok());
+        read.map(|time| Self { days, time }).ok_or_else(|| StartError::Time(time.to_owned()))
+    }
+
+    /// Names of the days, from Monday on.
+    pub fn days() -> impl Iterator<Item = &'static str> {
+        DAYS.into_iter()
+    }
+
+    fn is_on(&self, date: Date) -> bool {
+        self.days.is_none_or(|(first, last)| first.until(date.weekday()) <= first.until(last))
+    }
+}
+
+fn day(text: &str) -> Result<Weekday, StartError> {
+    let number = DAYS.iter().position(|name| *name == text).and_then(|index| i8::try_from(index).ok());
+    number
+        .and_then(|index| Weekday::from_monday_zero_offset(index).ok())
+        .ok_or_else(|| StartError::Day(text.to_owned()))
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |day: Weekday| usize::try_from(day.to_monday_zero_offset()).ok().and_then(|index| DAYS.get(index));
+        if let Some((first, last)) = self.days {
+            write!(f, "{}", name(first).unwrap_or(&""))?;
+            if first != last {
+                write!(f, "-{}", name(last).unwrap_or(&""))?;
+            }
+            f.write_str(" ")?;
+        }
+        write!(f, "{:02}:{:02}", self.time.hour(), self.time.minute())
+    }
+}
+
+impl fmt::Display for Window {
+    /// `Sat 22:00 for 6h Europe/Berlin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        write!(f, "{} for {} {zone}", self.start, duration::format(self.length))
+    }
+}
+
+impl Window {
+    /// The openings that overlap the time between `from` and `to`, with their ends. A start that the clocks of the
+    /// zone skip is as much later as they skip. Of a start that comes twice, the first counts.
+    pub(super) fn openings(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = (Timestamp, Timestamp)> + '_ {
+        let date = |at: Timestamp| self.zone.to_datetime(at).date();
+        let day = Span::new().days(1);
+        // The clocks of a zone may skip a whole day.
+        let first = date(earlier(from, self.length)).saturating_sub(day);
+        let last = date(to);
+        let days = first.series(day).take_while(move |date| *date <= last).filter(|date| self.start.is_on(*date));
+        let opens = |date: Date| self.zone.to_ambiguous_timestamp(date.to_datetime(self.start.time)).compatible().ok();
+        days.filter_map(opens)
+            .map(|opens| (opens, later(opens, self.length)))
+            .filter(move |(opens, until)| *until > from && *opens < to)
+    }
+}

@@ -1,0 +1,494 @@
+//! Checker of a plan's invariants. It uses the plan, the selectors, the observation, the scope and the risk table. It
+//! runs before every execution, also in production. A violation is a bug in planning and must not reach a cluster.
+//!
+//! The checker must not call the functions that decide on nodes, order them or compute changes: it would repeat their
+//! bugs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{Action, ChangeSet, Plan, PoolPlan, Scope, Step, WaveKind, Why};
+use crate::convergence::Target;
+use kubelet_config::direction::direction;
+use kubelet_config::effective::ValueChange;
+use kubelet_config::risk;
+use kubelet_config::risk::Class;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};
+use nodecfg_fleet::Desired;
+use nodecfg_fleet::drain::DrainMode;
+use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
+
+mod evidence;
+mod left_alone;
+mod pointers;
+mod pool_changes;
+mod removals;
+
+pub use evidence::check_returning;
+use pool_changes::PoolChanges;
+
+/// A violated invariant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Violation {
+    /// Subject of the violation: the plan, a pool, a node or a ConfigMap.
+    pub subject: String,
+    /// Description of the violation.
+    pub problem: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.problem)
+    }
+}
+
+struct Checker<'a> {
+    plan: &'a Plan,
+    desired: &'a Desired,
+    observed: &'a Observed,
+    scope: &'a Scope,
+    /// Owner of the nodes with the same labels. Empty if pools select nodes by name.
+    owners: BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>>,
+    /// Whether the kubelets of all nodes have the same version.
+    same_version: bool,
+    violations: Vec<Violation>,
+}
+
+/// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
+#[must_use]
+pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope) -> Vec<Violation> {
+    let owners = owners(desired, observed);
+    let mut versions = observed.nodes.values().map(|node| node.kubelet_version);
+    let first = versions.next();
+    let same_version = versions.all(|version| Some(version) == first);
+    let mut checker = Checker { plan, desired, observed, scope, owners, same_version, violations: Vec::new() };
+    checker.identity();
+    checker.every_node_once();
+    checker.config_maps();
+    for pool in &plan.pools {
+        checker.pool(pool);
+    }
+    checker.scope();
+    checker.releases();
+    checker.evidence();
+    checker.pointers();
+    checker.prunable();
+    checker.violations
+}
+
+/// Reports whether the node may count as available.
+fn is_usable(node: &Node) -> bool {
+    let claimed = node.deleting || node.cordoned || node.maintainer.is_some() || is_tainted(node);
+    node.ready == Readiness::Ready && !claimed && !node.is_unreadable()
+}
+
+/// Reports whether the node has the taint of a drain.
+fn is_tainted(node: &Node) -> bool {
+    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
+}
+
+/// Reports whether the pool drains nodes for changes that need it.
+fn drains_nodes(pool: &PoolPlan) -> bool {
+    pool.policy.allow_disruption >= Class::Drain && pool.policy.drain.mode == DrainMode::Evict
+}
+
+/// Pool that selects the node, if every other pool that does has a lower priority.
+fn owner<'a>(desired: &'a Desired, node: &Node) -> Option<&'a PoolName> {
+    let selecting = || desired.pools.values().filter(|pool| pool.selects(&node.name, &node.labels));
+    let highest = selecting().map(|pool| pool.priority).max()?;
+    let mut owners = selecting().filter(|pool| pool.priority == highest);
+    owners.next().filter(|_| owners.next().is_none()).map(|pool| &pool.name)
+}
+
+/// Owner of the nodes with the same labels, because thousands of nodes have few different ones.
+fn owners<'a>(
+    desired: &'a Desired,
+    observed: &'a Observed,
+) -> BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>> {
+    let mut owners = BTreeMap::new();
+    if desired.selects_by_labels() {
+        for node in observed.nodes.values() {
+            owners.entry(&*node.labels).or_insert_with(|| owner(desired, node));
+        }
+    }
+    owners
+}
+
+impl Checker<'_> {
+    fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl fmt::Display) {
+        if !holds {
+            self.violations.push(Violation { subject: subject.to_string(), problem: problem.to_string() });
+        }
+    }
+
+    fn identity(&mut self) {
+        let same = self.plan.content_id() == self.plan.id;
+        self.require(same, "plan", "its id is not the hash of its content");
+    }
+
+    /// Each observed node is in the plan exactly once, no other node is, and the node count of each pool is right.
+    fn every_node_once(&mut self) {
+        let mut planned_nodes: Vec<&NodeName> = Vec::with_capacity(self.observed.nodes.len());
+        for pool in &self.plan.pools {
+            let planned = pool.steps().map(|step| &step.node).chain(pool.left_alone.iter().map(|left| &left.node));
+            let before = planned_nodes.len();
+            planned_nodes.extend(planned);
+            let count = planned_nodes.len() - before;
+            self.require(count == pool.nodes, format_args!("pool {}", pool.name), "its node count is wrong");
+        }
+        planned_nodes.extend(self.plan.unpooled.iter().map(|unpooled| &unpooled.node));
+        // Nodes of a pool are almost sorted. Both sequences are walked once, because searches for 65,000 names are slow.
+        planned_nodes.sort();
+        let mut observed = self.observed.nodes.keys().peekable();
+        for same in planned_nodes.chunk_by(|a, b| a == b) {
+            let Some(node) = same.first() else { continue };
+            while let Some(missing) = observed.next_if(|name| name < node) {
+                self.require(false, format_args!("node {missing}"), "is missing from the plan");
+            }
+            let times = same.len();
+            self.require(times == 1, format_args!("node {node}"), format_args!("occurs {times} times in the plan"));
+            let found = observed.next_if_eq(node).is_some();
+            self.require(found, format_args!("node {node}"), "was not observed");
+        }
+        for missing in observed {
+            self.require(false, format_args!("node {missing}"), "is missing from the plan");
+        }
+    }
+
+    /// Every step is for a requested node, no requested node is skipped as out of scope, and a pool without requested
+    /// nodes has no ConfigMap. Interprets the scope without the methods of `Scope`.
+    fn scope(&mut self) {
+        let requested = |pool: &PoolPlan, node: &NodeName| match self.scope {
+            Scope::Everything => true,
+            Scope::Pools(pools) => pools.contains(&pool.name),
+            Scope::Nodes(nodes) => nodes.contains(node),
+        };
+        let mut outside: Vec<String> = Vec::new();
+        let mut skipped: Vec<&NodeName> = Vec::new();
+        for pool in &self.plan.pools {
+            outside.extend(
+                pool.steps().filter(|step| !requested(pool, &step.node)).map(|step| format!("node {}", step.node)),
+            );
+            let left = pool.left_alone.iter().filter(|left| left.why == Why::OutOfScope);
+            skipped.extend(left.map(|left| &left.node).filter(|node| requested(pool, node)));
+            let none = !pool.left_alone.is_empty() && pool.left_alone.iter().all(|left| left.why == Why::OutOfScope);
+            if none && pool.waves.is_empty() {
+                let maps = self.plan.config_maps.iter().filter(|map| map.pool == pool.name);
+                outside.extend(maps.map(|map| format!("ConfigMap {}", map.name)));
+            }
+        }
+        for subject in outside {
+            self.require(false, subject, "was not requested");
+        }
+        for node in skipped {
+            self.require(false, format_args!("node {node}"), "was requested but is skipped");
+        }
+    }
+
+    /// Each ConfigMap occurs once, and its name and hash match its content. It is created if it is missing, and is not
+    /// being deleted.
+    fn config_maps(&mut self) {
+        let mut names = BTreeSet::new();
+        for map in &self.plan.config_maps {
+            let subject = format_args!("ConfigMap {}", map.name);
+            self.require(names.insert(&map.name), subject, "is planned twice");
+            let name = format!("{}-{}-{}", self.plan.fleet, map.pool, map.hash.short());
+            self.require(map.name == name, subject, format_args!("is not named {name}"));
+            let hash = ContentHash::of(map.kubelet.as_bytes());
+            self.require(hash == map.hash, subject, "its content has another hash");
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: map.name.clone() };
+            let existing = self.observed.contents.get(&key).and_then(Option::as_ref);
+            self.require(map.create == existing.is_none(), subject, "its creation contradicts its existence");
+            self.require(existing.is_none_or(|map| !map.deleting), subject, "is being deleted");
+        }
+    }
+
+    fn pool(&mut self, pool: &PoolPlan) {
+        let subject = format_args!("pool {}", pool.name);
+        self.require(pool.budget >= 1, subject, "has no budget");
+        self.require(
+            pool.budget == pool.policy.max_unavailable.of(pool.nodes),
+            subject,
+            "its budget differs from its policy",
+        );
+        if pool.policy.paused {
+            self.require(pool.assignments() == 0, subject, "is paused and changes nodes");
+        }
+        let ordered = self.observed.orders.pauses.get(&pool.name);
+        self.require(pool.paused.as_ref() == ordered, subject, "its pause is stated wrongly");
+        if ordered.is_some() && !pool.despite_pause {
+            self.require(pool.assignments() == 0, subject, "is paused by order and changes nodes");
+        }
+        let order: Vec<u8> = pool
+            .waves
+            .iter()
+            .map(|wave| match wave.kind {
+                WaveKind::Unavailable => 0,
+                WaveKind::Canary { .. } => 1,
+                WaveKind::Rest => 2,
+            })
+            .collect();
+        let repeats = |a: &u8, b: &u8| pool.policy.order.is_some() && (*a, *b) == (2, 2);
+        self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), subject, "its waves are out of order");
+        self.domains(pool, subject);
+
+        if let Some(source) = pool.target.source() {
+            self.target(pool, source, subject);
+        }
+        self.disruption(pool, subject);
+        self.removals(pool, subject);
+        let changes = PoolChanges::of(pool, self.same_version);
+        for wave in &pool.waves {
+            if let WaveKind::Canary { .. } = wave.kind {
+                self.require(wave.steps.len() <= pool.policy.canaries(), subject, "has more canaries than its policy");
+            }
+            for step in &wave.steps {
+                self.step(pool, &changes, wave.kind, step);
+            }
+        }
+        self.left_alone(pool);
+    }
+
+    /// With an order by a label, each step has the position of its domain, and the last waves are the domains in order,
+    /// each with the soak time of the policy after another one.
+    fn domains(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
+        let Some(order) = &pool.policy.order else {
+            let none = pool.waves.iter().all(|wave| wave.domain.is_none()) && pool.steps().all(|step| step.domain == 0);
+            return self.require(none, subject, "has domains without an order");
+        };
+        let value = |step: &Step| self.observed.nodes.get(&step.node).and_then(|node| node.labels.get(&order.by));
+        let mut numbers: Vec<_> =
+            pool.steps().map(|step| ((value(step).is_none(), value(step)), step.domain)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let ascends = numbers.windows(2).all(|pair| match pair {
+            [(a, first), (b, second)] => a < b && first < second,
+            _ => true,
+        });
+        let mut last = None;
+        let mut right = true;
+        for wave in &pool.waves {
+            let expected = (wave.kind == WaveKind::Rest).then(|| wave.steps.first()).flatten();
+            let of_wave = wave.domain.as_ref();
+            right &= of_wave.is_some() == expected.is_some();
+            let (Some(of_wave), Some(step)) = (of_wave, expected) else { continue };
+            let after_another = last.is_some();
+            right &= wave.steps.iter().all(|other| other.domain == step.domain) && last < Some(step.domain);
+            right &= of_wave.domain.value.as_ref() == value(step) && of_wave.domain.label == order.by;
+            let follows = of_wave.soak_seconds == Some(order.soak.as_secs());
+            right &= follows || (!after_another && of_wave.soak_seconds.is_none());
+            last = Some(step.domain);
+        }
+        self.require(ascends, subject, "its domains are out of order");
+        self.require(right, subject, "its waves differ from its domains");
+    }
+
+    /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it. The target names it by namespace,
+    /// name and key, without uid and version.
+    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: fmt::Arguments<'_>) {
+        let Some(map) = &source.config_map else {
+            self.require(false, subject, "its target names no ConfigMap");
+            return;
+        };
+        let planned = self.plan.config_maps.iter().any(|planned| planned.name == map.name && planned.pool == pool.name);
+        self.require(planned || pool.assignments() == 0, subject, "its ConfigMap is not in the plan");
+        let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
+        self.require(ours, subject, "its target is in another namespace or under another key");
+        self.require(map.uid.is_none() && map.resource_version.is_none(), subject, "its target pins a version");
+        let hash = pool.hash.map(|hash| hash.short());
+        let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
+        self.require(named, subject, "its target is not named by its hash");
+    }
+
+    /// The changes cover the active configuration of every assigned node, and each risk matches the risk table.
+    /// `refused` is true if and only if the highest class exceeds the policy.
+    fn disruption(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
+        for step in pool.steps().filter(|step| step.action == Action::Assign) {
+            let node = self.observed.nodes.get(&step.node);
+            let runs = node.and_then(|node| node.status.active.as_ref());
+            let placement = node.map(Node::active_placement);
+            let same = |set: &ChangeSet| match (&set.from, runs) {
+                (Some(from), Some(runs)) => from.names_same(runs) && set.placement == placement,
+                (None, None) => true,
+                _ => false,
+            };
+            let counted = pool.changes.iter().any(same);
+            self.require(
+                counted,
+                format_args!("node {}", step.node),
+                "its current configuration is missing from the changes",
+            );
+        }
+        let mut worst = None;
+        for set in &pool.changes {
+            let merged = pool.target.placement().map(|placement| placement == Placement::Overlay);
+            let right = merged.is_none_or(|merged| merged == set.merged);
+            self.require(right, subject, "its changes are merged in another way than its placement says");
+            let readable = set.from.is_some() || set.is_sampled();
+            let known = readable && set.from_known && pool.target != Target::Local;
+            for field in &set.fields {
+                let path = &field.change.path;
+                let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
+                let expected = field.in_effect.iter().map(class).max().unwrap_or(Class::None);
+                // Merged over the node's own configuration, a field that one side omits has an unknown value there.
+                let known = known
+                    && match (&field.change.old, &field.change.new) {
+                        (None, Some(_)) => set.is_sampled() || set.placement == Some(Placement::Replace),
+                        (Some(_), None) => !set.merged || field.no_effect || !field.in_effect.is_empty(),
+                        _ => true,
+                    };
+                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);
+                self.require(right, subject, format_args!("the risk of {path} differs from the risk table"));
+                // A change without an effect keeps its value, although perhaps in another notation.
+                let old = field.old_default.as_ref().or(field.change.old.as_ref());
+                let new = field.new_default.as_ref().or(field.change.new.as_ref());
+                let same = old.zip(new).is_none_or(|(old, new)| direction(old, new).is_none());
+                self.require(!field.no_effect || same, subject, format_args!("the change of {path} has an effect"));
+                self.require(
+                    !known || field.no_effect == field.in_effect.is_empty(),
+                    subject,
+                    format_args!("the effect of {path} is stated wrongly"),
+                );
+                worst = worst.max(known.then_some(expected));
+            }
+        }
+        self.require(pool.disruption.worst == worst, subject, "its highest class is not the highest of its changes");
+        let beyond = worst.is_some_and(|worst| worst > pool.policy.allow_disruption);
+        self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
+    }
+
+    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
+    fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
+        let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
+        let same = |(from, placement): (&ConfigSource, Option<Placement>)| {
+            pointed.is_some_and(|pointed| from.names_same(pointed)) && placement == step.assignment.present_placement
+        };
+        let worst = changes.reverted.iter().filter(|(from, _)| same(*from)).filter_map(|(_, class)| *class).max();
+        let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
+        self.require(
+            step.rollback_needs == beyond,
+            format_args!("node {}", step.node),
+            "the disruption of its rollback is stated wrongly",
+        );
+        let needed = step.drain || (worst >= Some(Class::Drain) && drains_nodes(pool));
+        self.require(
+            step.rollback_drain || !needed,
+            format_args!("node {}", step.node),
+            "is rolled back without the drain that it needs",
+        );
+    }
+
+    /// Reports whether the pool selects the node, and every other pool that does has a lower priority.
+    fn belongs(&self, pool: &PoolPlan, node: &Node) -> bool {
+        let owner = self.owners.get(&*node.labels).copied().unwrap_or_else(|| owner(self.desired, node));
+        owner == Some(&pool.name)
+    }
+
+    fn step(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, wave: WaveKind, step: &Step) {
+        let subject = format_args!("node {}", step.node);
+        let Some(node) = self.observed.nodes.get(&step.node) else { return };
+        let ready = node.ready == Readiness::Ready;
+        let Assignment { uid, from, to, to_hash, from_placement, to_placement, max_disruption, .. } = &step.assignment;
+        let content = node.content.unwrap_or_default();
+        let starts_there = *from == node.source && *from_placement == content.placement;
+        let is_same = !uid.is_empty() && *uid == node.uid;
+        self.require(!node.deleting, subject, "is being deleted");
+        self.require(node.follows_config_source(), subject, "does not follow assignments");
+        self.require(node.maintainer.is_none(), subject, "is maintained by another program");
+        self.require(self.belongs(pool, node), subject, "is not selected by its pool alone");
+        // Invariant 3: the precondition is what the plan observed.
+        self.require(is_same, subject, "is not the Node that was observed");
+        self.require(starts_there, subject, "does not start from the observed source");
+        self.require(step.was_ready == ready, subject, "its readiness is stated wrongly");
+        self.require(!step.available || is_usable(node), subject, "is not available but called available");
+        match &step.action {
+            Action::Await { .. } => {
+                let arrived = pool.target.is_named_by(from.as_ref());
+                self.require(arrived, subject, "is awaited without pointing at the target");
+            }
+            Action::Assign => {
+                self.rollback_disruption(pool, changes, step);
+                let same = node.content.is_none_or(|content| {
+                    content.assigned == *to_hash
+                        && content.placement == *to_placement
+                        && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
+                });
+                let again = same && pool.target.is_named_by(from.as_ref());
+                self.require(!again, subject, "is assigned its current source");
+                // What runs is what was reviewed, with the disruption that the repository allows.
+                self.require(*to_hash == pool.hash, subject, "is assigned other content than its pool's");
+                let wanted = pool.target.placement();
+                let placed = match pool.target {
+                    Target::Local => to_placement.is_none(),
+                    Target::Source(_) => *to_placement == wanted.or(content.placement),
+                };
+                self.require(placed, subject, "is assigned another placement than its pool's");
+                let knows = wanted.is_none() || node.content.is_none() || !content.lacks_placements();
+                self.require(knows, subject, "is assigned a placement that its agent does not know");
+                let drains = drains_nodes(pool);
+                let prepared = if drains && !step.drain { Class::Restart } else { pool.policy.allow_disruption };
+                let allowed = *max_disruption == prepared;
+                self.require(allowed, subject, "may be disrupted more or less than its pool allows");
+                self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
+                let runs = node.status.active.as_ref();
+                let is_start = |source: &ConfigSource, placement| {
+                    placement == Some(node.active_placement()) && runs.is_some_and(|runs| source.names_same(runs))
+                };
+                let needed = changes.needing_drain.iter().any(|(source, placement)| is_start(source, *placement));
+                self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
+                // Invariant 4: a node that needs budget must not be in the wave without budget.
+                self.require(
+                    wave != WaveKind::Unavailable || !step.available,
+                    subject,
+                    "is available but starts without budget",
+                );
+                let waits = wave != WaveKind::Unavailable;
+                let able = ready && !node.cordoned && !is_tainted(node);
+                self.require(!waits || able, subject, "is unavailable but waits for budget");
+                self.require(to.as_ref() == pool.target.source(), subject, "is not pointed at its pool's target");
+            }
+        }
+    }
+
+    /// Every mark of this fleet is either needed by a step or released, and no other node is released. A mark without its
+    /// taint serves no step.
+    fn releases(&mut self) {
+        let stepped: BTreeSet<&NodeName> =
+            self.plan.pools.iter().flat_map(PoolPlan::steps).map(|step| &step.node).collect();
+        let released: BTreeSet<&NodeName> = self.plan.releases.iter().map(|release| &release.node).collect();
+        for node in self.observed.nodes.values() {
+            let mark = node.drain_mark.as_ref().filter(|_| !node.deleting);
+            let ours = mark.and_then(|mark| mark.drain.as_ref()).is_some_and(|drain| drain.fleet == self.plan.fleet);
+            let is_tainted = mark.is_some_and(|mark| mark.tainted);
+            let expected = ours && !(is_tainted && stepped.contains(&node.name));
+            let subject = format_args!("node {}", node.name);
+            self.require(released.contains(&node.name) == expected, subject, "the release of its mark is wrong");
+        }
+        for release in &self.plan.releases {
+            let same = self.observed.nodes.get(&release.node).is_some_and(|node| node.uid == release.uid);
+            self.require(same, format_args!("node {}", release.node), "is not the Node that is released");
+        }
+    }
+
+    /// Invariant 5: prunable ConfigMaps belong to this fleet, and no node refers to them.
+    fn prunable(&mut self) {
+        // Builds a set first, because there may be thousands of ConfigMaps and nodes.
+        let keys = self.observed.references.keys();
+        let mut used: BTreeSet<(&str, &str)> = keys.map(|key| (&*key.namespace, &*key.name)).collect();
+        for source in self.observed.nodes.values().flat_map(Node::sources) {
+            used.extend(source.config_map.as_ref().map(|map| (&*map.namespace, &*map.name)));
+        }
+        let unknown = self.observed.nodes.values().any(Node::is_unreadable);
+        self.require(!unknown || self.plan.prunable.is_empty(), "plan", "prunes while a node is unreadable");
+        for name in &self.plan.prunable {
+            let subject = format_args!("ConfigMap {name}");
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
+            let ours =
+                self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
+            self.require(ours, subject, "would be pruned but does not belong to this fleet");
+            let used = used.contains(&(&*key.namespace, &*key.name));
+            self.require(!used, subject, "would be pruned while a node refers to it");
+        }
+    }
+}

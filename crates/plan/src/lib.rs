@@ -1,0 +1,467 @@
+//! Plan of a sync: data types, and the functions that make and check a plan.
+//!
+//! [`make`] combines [desired](nodecfg_fleet) and [observed](nodecfg_observed) state into a [`Plan`]. A
+//! plan contains the ConfigMaps to create and the assignment of each node with its precondition, in waves. For every
+//! other node it contains the reason why the node is left unchanged.
+//!
+//! A plan is deterministic data, named by a hash. A rollout makes no decisions of its own: for a node that another
+//! client changed, it calls [`decide_again`]. [`check`] asserts the invariants of every plan before it runs.
+//!
+//! This folder must not use a client, a clock or a terminal.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::convergence::Target;
+use crate::state::State;
+use kubelet_config::Minor;
+use kubelet_config::capacity::Reservation;
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KubeletVersion, Placement, UnreadableField};
+use nodecfg_fleet::schedule::Schedule;
+use nodecfg_fleet::{MaxUnavailable, RolloutPolicy};
+use nodecfg_observed::{Maintainer, Node, Pause};
+
+mod addresses;
+mod check;
+mod config_maps;
+pub mod convergence;
+mod counts;
+mod decide;
+mod disruption;
+pub mod drain;
+mod drains;
+mod evidence;
+mod fixes;
+mod id;
+mod losses;
+mod make;
+mod membership;
+mod overrides;
+mod pointers;
+mod problem;
+mod prune;
+mod required_config_maps;
+mod reservations;
+mod reset;
+mod returning;
+pub mod sample;
+pub mod saved;
+mod scope;
+mod selection;
+mod start;
+pub mod state;
+mod steps;
+mod verdicts;
+mod waves;
+mod why;
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod change_fixtures;
+#[cfg(test)]
+mod check_tests;
+#[cfg(test)]
+mod content_tests;
+#[cfg(test)]
+mod disruption_tests;
+#[cfg(test)]
+mod drain_tests;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+#[cfg(test)]
+mod foretold;
+#[cfg(test)]
+mod pointer_tests;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod returning_tests;
+#[cfg(test)]
+mod sample_tests;
+#[cfg(test)]
+mod skipped_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod verdicts_tests;
+
+pub use check::{Violation, check, check_returning};
+pub use config_maps::ConfigMapIndex;
+pub use counts::Counts;
+pub use decide::{
+    CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
+    outdated_agent, present_state,
+};
+pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, placed_fields};
+pub use fixes::{fix, loss_fix, rollback_fix};
+pub use id::PlanId;
+pub use losses::{LostField, loss_warnings, paths as lost_paths, sentence as lost_sentence};
+pub use make::{Options, decide_again, make};
+pub use membership::{Membership, belongs, membership};
+pub use pointers::{PointerChange, PointerMove, PointerState, PointerTime};
+pub use problem::Problem;
+pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
+pub use required_config_maps::{pool_placement, pool_target, required_config_maps};
+pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
+pub use sample::{Sample, nodes_to_sample};
+pub use scope::Scope;
+pub use selection::{DoubtfulSelection, NearLabel};
+pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
+pub use verdicts::{CLUSTER_FINDINGS, known_minor};
+
+/// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
+/// the part that must not change between review and sync.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Hash of all other fields.
+    pub id: PlanId,
+    /// The fleet.
+    pub fleet: FleetName,
+    /// Desired commit; `None` for files without a commit.
+    pub commit: Option<CommitId>,
+    /// Namespace of the ConfigMaps.
+    pub namespace: NamespaceName,
+    /// ConfigMaps that the steps need, by name.
+    pub config_maps: Vec<ConfigMapPlan>,
+    /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
+    pub max_unavailable: Option<MaxUnavailable>,
+    /// Pools by name.
+    pub pools: Vec<PoolPlan>,
+    /// Nodes in no pool, by name. The plan leaves them unchanged.
+    pub unpooled: Vec<Unpooled>,
+    /// Nodes that have the mark of a drain by this fleet and get no step, or have only its annotation, by name. The mark
+    /// is removed.
+    pub releases: Vec<Release>,
+    /// Pools whose selector probably has a spelling error, by name.
+    pub doubtful: Vec<DoubtfulSelection>,
+    /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
+    pub prunable: Vec<String>,
+    /// What other clients changed in pool pointers. Warnings tell the same, so that the id does not contain it.
+    pub pointer_changes: BTreeMap<PoolName, PointerChange>,
+    /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.
+    pub findings: Vec<Finding>,
+}
+
+/// A ConfigMap that the plan assigns to nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapPlan {
+    /// Name: `<fleet>-<pool>-<hash>`.
+    pub name: String,
+    /// Pool of the ConfigMap.
+    pub pool: PoolName,
+    /// Hash of the content.
+    pub hash: ContentHash,
+    /// Content of the key `kubelet` as canonical YAML. Reports show `hash` instead, because the content may contain
+    /// secrets.
+    pub kubelet: String,
+    /// Path of the pool's `kubelet.yaml` in the repository, or of its `pool.yaml` if it has no own configuration.
+    pub path: String,
+    /// Placement that the pool requires, which the ConfigMap records if it is created.
+    pub placement: Option<Placement>,
+    /// Whether the ConfigMap must be created. Otherwise it exists with exactly this content.
+    pub create: bool,
+}
+
+/// Plan for one pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolPlan {
+    /// The pool.
+    pub name: PoolName,
+    /// Target of the nodes.
+    pub target: Target,
+    /// Hash of the target content; `None` for the local configuration.
+    pub hash: Option<ContentHash>,
+    /// Number of nodes in the pool, including contested nodes that are reported here.
+    pub nodes: usize,
+    /// Number of nodes that may be unavailable at once.
+    pub budget: usize,
+    /// Policy that determines the budget and the waves.
+    pub policy: RolloutPolicy,
+    /// Pause by an operator (`nodecfg pause`), if any. The policy may pause the pool as well.
+    pub paused: Option<Pause>,
+    /// Whether the request overrides this pause.
+    pub despite_pause: bool,
+    /// Changed fields per current configuration.
+    pub changes: Vec<ChangeSet>,
+    /// Effect of these changes on running pods.
+    pub disruption: Disruption,
+    /// Domains of the nodes in start order. Empty if the policy orders the nodes by name.
+    pub domains: Vec<Domain>,
+    /// Steps in start order.
+    pub waves: Vec<Wave>,
+    /// All other nodes of the pool by name, with the reason why each is left unchanged.
+    pub left_alone: Vec<LeftAlone>,
+    /// Move of the pool's pointer. `None` if it stays.
+    pub pointer: Option<PointerMove>,
+}
+
+impl PoolPlan {
+    /// Reports whether the pool is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.policy.paused || (self.paused.is_some() && !self.despite_pause)
+    }
+
+    /// Steps of all waves.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.waves.iter().flat_map(|wave| &wave.steps)
+    }
+
+    /// Writes that complete the NodeConfigs of nodes that are otherwise left unchanged.
+    pub fn completions(&self) -> impl Iterator<Item = (&NodeName, &Assignment)> {
+        self.left_alone.iter().filter_map(|left| Some((&left.node, left.completion.as_deref()?)))
+    }
+
+    /// Number of nodes that the plan drains.
+    #[must_use]
+    pub fn drains(&self) -> usize {
+        self.steps().filter(|step| step.drain).count()
+    }
+
+    /// Number of nodes that the plan assigns.
+    #[must_use]
+    pub fn assignments(&self) -> usize {
+        self.steps().filter(|step| step.action == Action::Assign).count()
+    }
+}
+
+/// A node of a pool that the plan leaves unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// The node.
+    pub node: NodeName,
+    /// Whether the node counts against the budget, because it is not [available](is_available).
+    pub unavailable: bool,
+    /// The reason.
+    pub why: Why,
+    /// Write that adds what `spec` of the node's NodeConfig lacks, `contentHash` or `placement`, and that the node does
+    /// already: no kubelet restarts.
+    pub completion: Option<Box<Assignment>>,
+}
+
+impl LeftAlone {
+    /// Leaves a node unchanged.
+    #[must_use]
+    pub fn new(node: &Node, why: Why) -> Self {
+        Self { node: node.name.clone(), unavailable: !is_available(node), why, completion: None }
+    }
+}
+
+/// Reason why a node is left unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Why {
+    /// The node runs its target.
+    Converged,
+    /// The node runs the desired content from a ConfigMap with another name, so a restart has no benefit.
+    Adopted {
+        /// Source of the node.
+        source: ConfigSource,
+    },
+    /// The pool is paused.
+    Paused {
+        /// Pause by an operator; `None` if only the policy pauses the pool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Box<Pause>>,
+    },
+    /// The node points at a ConfigMap that this fleet does not manage. `--take-over` allows the change.
+    Conflict {
+        /// Source of the node.
+        source: ConfigSource,
+        /// Manager of this ConfigMap.
+        owner: Owner,
+    },
+    /// The kubelet does not support dynamic configuration.
+    Unsupported {
+        /// Version of the kubelet.
+        version: KubeletVersion,
+    },
+    /// The kubelet version supports dynamic configuration, but the kubelet reports no `status.config`. It runs
+    /// without `--dynamic-config-dir`, or has just started.
+    NoDynamicConfig,
+    /// No node agent has reported from the node, so none runs there.
+    AgentSilent,
+    /// The node agent is too old to know placements: it would ignore that of the assignment.
+    AgentOutdated,
+    /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
+    Outlived,
+    /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
+    Unreadable(UnreadableField),
+    /// Several pools of the highest priority select the node. A node can cause that: its kubelet may change most of
+    /// its own labels.
+    Contested {
+        /// The pools.
+        pools: Vec<PoolName>,
+    },
+    /// Another program drains, reboots or removes the node.
+    Maintained {
+        /// The program.
+        by: Maintainer,
+    },
+    /// Another fleet drains the node.
+    DrainedBy {
+        /// The fleet, as the mark of the drain names it.
+        fleet: FleetName,
+    },
+    /// The kubelet would not run the configuration as written: it changed since the plan was made, or has a version that its
+    /// pool does not declare.
+    WouldRefuse {
+        /// The version of the kubelet.
+        kubelet: Minor,
+        /// The first reason.
+        reason: String,
+    },
+    /// The configuration reserves more of a resource than the node has: its kubelet would not start.
+    OverReserved(Reservation),
+    /// The node is being deleted.
+    Deleting,
+    /// The node joined recently and never had a configuration. Only `verify --new-nodes-within` reports this.
+    New {
+        /// Creation time of the Node.
+        joined: Timestamp,
+    },
+    /// The request excludes the node.
+    OutOfScope,
+}
+
+impl Why {
+    /// State of the node.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self {
+            Self::Converged | Self::Adopted { .. } => State::Settled,
+            Self::Paused { .. } | Self::Deleting | Self::New { .. } | Self::OutOfScope => State::Skipped,
+            Self::Conflict { .. }
+            | Self::Unsupported { .. }
+            | Self::NoDynamicConfig
+            | Self::AgentSilent
+            | Self::AgentOutdated
+            | Self::Outlived
+            | Self::Unreadable(_)
+            | Self::Contested { .. }
+            | Self::Maintained { .. }
+            | Self::DrainedBy { .. }
+            | Self::WouldRefuse { .. }
+            | Self::OverReserved(_) => State::Blocked,
+        }
+    }
+
+    /// Reports whether the node runs the target of its pool, by the name of the target or by its content.
+    #[must_use]
+    pub const fn runs_target(&self) -> bool {
+        matches!(self, Self::Converged | Self::Adopted { .. })
+    }
+
+    /// Reports whether the reason is a state of the node that may end during a rollout.
+    #[must_use]
+    pub fn may_end(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDynamicConfig | Self::AgentSilent | Self::Outlived | Self::Unreadable(_) | Self::Maintained { .. }
+        )
+    }
+
+    /// Reports whether the node cannot reach its target and an operator should know.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.state() == State::Blocked
+    }
+}
+
+/// Manager of a ConfigMap that does not belong to this fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Owner {
+    /// Another fleet of nodecfg.
+    Fleet {
+        /// Name of the fleet.
+        fleet: FleetName,
+    },
+    /// Unknown: the ConfigMap has no labels of nodecfg, or is not visible.
+    Unknown,
+}
+
+/// A node that no pool selects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unpooled {
+    /// The node.
+    pub node: NodeName,
+    /// Pool of this fleet whose ConfigMap the node still points at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still_on: Option<String>,
+}
+
+/// Removal of the mark of a drain that an earlier run did not finish, or of what another client left of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// The node.
+    pub node: NodeName,
+    /// Uid of the Node.
+    #[serde(skip)]
+    pub uid: String,
+    /// Time of the mark.
+    pub since: Timestamp,
+    /// Whether the node has the taint. Without it, the mark keeps no pods away, and only annotations are removed.
+    pub tainted: bool,
+}
+
+impl Plan {
+    /// Number of nodes of all pools that may be unavailable at once. `None`: no limit beside those of the pools.
+    #[must_use]
+    pub fn budget(&self) -> Option<usize> {
+        Some(self.max_unavailable?.of(self.pools.iter().map(|pool| pool.nodes).sum()))
+    }
+
+    /// The same plan without an order of its pools: none waits for another one.
+    #[must_use]
+    pub fn ignoring_order(mut self) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.policy.after.clear());
+        self
+    }
+
+    /// The same plan without the windows and exclusions of its pools: nodes start at any time.
+    #[must_use]
+    pub fn ignoring_windows(mut self) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.policy.schedule = Schedule::default());
+        self
+    }
+
+    /// Pointers that another client changed, as problems of a verification.
+    #[must_use]
+    pub fn changed_pointers(&self) -> Vec<Problem> {
+        let problem = |(pool, change): (&PoolName, &PointerChange)| Problem::PointerChanged {
+            namespace: self.namespace.clone(),
+            pool: pool.clone(),
+            change: change.clone(),
+        };
+        self.pointer_changes.iter().map(problem).collect()
+    }
+
+    /// Reports whether the plan changes the cluster.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.config_maps.iter().any(|map| map.create)
+            || !self.releases.is_empty()
+            || self.pools.iter().any(|pool| pool.pointer.is_some())
+            || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.completions().next().is_some())
+    }
+
+    /// Reports whether the plan drains nodes, or may do so in a rollback.
+    #[must_use]
+    pub fn drains_nodes(&self) -> bool {
+        let drains = |step: &Step| step.drain || step.rollback_drain || step.marked;
+        self.pools.iter().flat_map(PoolPlan::steps).any(drains)
+    }
+
+    /// Reports whether the plan marks or releases nodes, or may do so in a rollback. A mark without its taint does not
+    /// count: a kubelet can write annotations, and must not make a plan need more rights.
+    #[must_use]
+    pub fn marks_nodes(&self) -> bool {
+        self.releases.iter().any(|release| release.tainted) || self.drains_nodes()
+    }
+}

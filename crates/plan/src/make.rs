@@ -1,0 +1,383 @@
+//! Construction of a plan: pool membership, decision per node, order of steps, and problems that prevent a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config_maps::ConfigMapIndex;
+use super::decide::{Decision, PoolPause, Rules, decide, refuses};
+use super::drains::{DrainNeeds, releases};
+use super::losses::loss_warnings;
+use super::membership::{Membership, belongs, membership};
+use super::overrides::override_warnings;
+use super::pointers::{PublishedPointer, pointer_move};
+use super::problem::Problem;
+use super::prune::{KEEP, PruneOptions, prune};
+use super::required_config_maps::pool_target;
+use super::reservations::PoolReservations;
+use super::scope::Scope;
+use super::verdicts::UndeclaredKubelets;
+use super::waves::Sorter;
+use super::{
+    Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption, selection,
+    verdicts,
+};
+use crate::convergence::Target;
+use kubelet_config::finding::Strictness;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::{ContentHash, Placement};
+use nodecfg_fleet::{Desired, Pool, PoolTarget, dedupe};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
+
+/// Options of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Namespace of the ConfigMaps.
+    pub namespace: NamespaceName,
+    /// Whether to move nodes from ConfigMaps that other owners manage.
+    pub take_over: bool,
+    /// Whether to accept a repository without pools, and pools without nodes, whatever the reason.
+    pub allow_empty: bool,
+    /// Strictness beyond the checks of the kubelets.
+    pub gate: Strictness,
+    /// Pools whose pause by an operator is overridden. A pause by policy stays in force.
+    pub despite_pause: BTreeSet<PoolName>,
+    /// Nodes that the plan may change.
+    pub scope: Scope,
+}
+
+/// Makes the plan. The result may be too disruptive to run: see [`Plan::refusals`].
+///
+/// # Errors
+/// All [`Problem`]s that prevent the plan, not only the first.
+pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
+    let members = membership(desired, &observed.nodes);
+    let index = ConfigMapIndex::new(desired, observed);
+    let doubtful = selection::doubtful(desired, &members, options);
+    let mut problems = safety_problems(desired, observed, &members, &doubtful, options);
+    if problems.is_empty() {
+        problems.extend(selection::required_nodes(desired, &doubtful));
+    }
+    let contested = contested_by_pool(&members, &options.scope);
+
+    let mut config_maps = Vec::new();
+    let mut pools = Vec::new();
+    let mut findings = Vec::new();
+    let mut pointer_changes = BTreeMap::new();
+    for (name, nodes) in &members.pools {
+        let Some(pool) = desired.pools.get(*name) else { continue };
+        let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
+        let pointer = PublishedPointer::of(desired, pool, observed, options);
+        let pointer_due = pointer.as_ref().is_some_and(|pointer| pointer.is_due);
+        let mut planned = plan_pool(pool, nodes, contested, observed, &index, pointer_due, options);
+        // A problem of a pool that is left unchanged must not block another pool.
+        if !options.scope.touches(name, nodes.iter().map(|node| &node.name)) {
+            pools.push(planned);
+            continue;
+        }
+        if let PoolTarget::Config(rendered) = &pool.target {
+            if pool.placement == Some(Placement::Overlay) && observed.default_placement() == Placement::Replace {
+                problems.push(Problem::OverlayOnNodes { pool: pool.name.clone() });
+            }
+            let assigned = planned.assignments();
+            match index.need(pool, rendered, &options.namespace, assigned, || on_target(nodes, &planned)) {
+                Ok(map) if assigned > 0 => config_maps.push(map),
+                Ok(_) => {}
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if let Some(pointer) = pointer {
+            if let Some(change) = pointer.change() {
+                findings.push(change.warning(pool, &options.namespace));
+                pointer_changes.insert(pool.name.clone(), change);
+            }
+            match pointer_move(pointer, desired, pool, &planned, observed, options) {
+                Ok(moved) => planned.pointer = moved,
+                Err(problem) => problems.push(problem),
+            }
+        }
+        findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
+        let assigned = planned.steps().filter(|step| step.action == Action::Assign);
+        let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
+        findings.extend(override_warnings(pool, assigned));
+        let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
+        findings.extend(found);
+        problems.extend(refused);
+        pools.push(planned);
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+
+    let warning =
+        |doubt: &DoubtfulSelection| Some(selection::warning(desired.pools.get(&doubt.pool)?, doubt, &observed.nodes));
+    findings.extend(doubtful.iter().filter_map(warning));
+    config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
+    let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
+    let prunable = prunable(desired, observed, &options.namespace);
+    let mut plan = Plan {
+        id: PlanId::unset(),
+        fleet: desired.fleet.clone(),
+        commit: desired.commit.clone(),
+        namespace: options.namespace.clone(),
+        config_maps,
+        max_unavailable: desired.max_unavailable,
+        pools,
+        unpooled,
+        releases: Vec::new(),
+        doubtful,
+        prunable,
+        pointer_changes,
+        findings: dedupe(findings),
+    };
+    plan.releases = releases(&plan, observed);
+    Ok(plan.identified())
+}
+
+/// Node with the pools that contest it.
+type ContestedNode<'a> = (&'a Node, &'a [&'a PoolName]);
+
+/// Contested nodes by the pool that reports them: the first of their pools that is in scope for the node, or else the
+/// first one.
+fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap<&'a PoolName, Vec<ContestedNode<'a>>> {
+    let mut by_pool: BTreeMap<_, Vec<ContestedNode<'a>>> = BTreeMap::new();
+    for (node, pools) in &members.contested {
+        let in_scope = pools.iter().find(|pool| scope.holds(pool, &node.name));
+        if let Some(pool) = in_scope.or_else(|| pools.first()) {
+            by_pool.entry(*pool).or_default().push((*node, pools.as_slice()));
+        }
+    }
+    by_pool
+}
+
+/// Nodes that already point at the target of their pool.
+fn on_target(nodes: &[&Node], plan: &PoolPlan) -> Vec<NodeName> {
+    let points = nodes.iter().filter(|node| plan.target.is_named_by(node.source.as_ref()));
+    points.map(|node| node.name.clone()).collect()
+}
+
+/// Decides again on one node of a pool after its assignment conflicted with another client. If the current ConfigMap
+/// of the node was not read, only its metadata can prove that it has the desired content. Returns `None` if the
+/// repository no longer has the pool, or if the node left the pool and does not point at its target.
+#[must_use]
+pub fn decide_again(
+    desired: &Desired,
+    observed: &Observed,
+    options: &Options,
+    pool: &PoolName,
+    node: &Node,
+) -> Option<Decision> {
+    let pool = desired.pools.get(pool)?;
+    let target = pool_target(pool, &options.namespace, observed);
+    // A node that already points at the target was assigned and must be watched.
+    if !target.is_assigned_to(node) && !belongs(desired, &pool.name, node) {
+        return None;
+    }
+    if !options.scope.holds(&pool.name, &node.name) {
+        return Some(out_of_scope(node));
+    }
+    let rules = rules_of(&desired.fleet, pool, &target, observed, options);
+    let index = ConfigMapIndex::new(desired, observed);
+    let members = observed.nodes.values().filter(|other| pool.selects(&other.name, &other.labels));
+    let needs = DrainNeeds::new(pool, members, &index);
+    let decision = decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node));
+    // The kubelet of the node may have changed.
+    if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
+        && step.action == Action::Assign
+        && let Some(why) = verdicts::refusal(node, rendered).or_else(|| PoolReservations::new(pool).refusal(node))
+    {
+        return Some(Decision::LeaveAlone(LeftAlone::new(node, why)));
+    }
+    Some(decision)
+}
+
+fn rules_of<'a>(
+    fleet: &'a FleetName,
+    pool: &'a Pool,
+    target: &'a Target,
+    observed: &'a Observed,
+    options: &Options,
+) -> Rules<'a> {
+    Rules {
+        target,
+        pause: pause_of(pool, observed, options),
+        take_over: options.take_over,
+        policy: &pool.policy,
+        fleet,
+    }
+}
+
+/// Pause state of a pool.
+fn pause_of<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolPause<'a> {
+    let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
+    PoolPause::of(Some(pool), order)
+}
+
+/// Leaves a node outside of the requested scope unchanged. If the node is unavailable, it still counts against the
+/// budget.
+fn out_of_scope(node: &Node) -> Decision {
+    Decision::LeaveAlone(LeftAlone::new(node, Why::OutOfScope))
+}
+
+/// Leaves a node unchanged that several pools select.
+fn contested_node(node: &Node, pools: &[&PoolName]) -> Decision {
+    let why = if node.deleting {
+        Why::Deleting
+    } else {
+        Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() }
+    };
+    Decision::LeaveAlone(LeftAlone::new(node, why))
+}
+
+pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
+    target.rendered().map(|rendered| rendered.hash)
+}
+
+/// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would leave
+/// the pools' nodes without a pool.
+fn safety_problems(
+    desired: &Desired,
+    observed: &Observed,
+    members: &Membership<'_>,
+    doubtful: &[DoubtfulSelection],
+    options: &Options,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if options.allow_empty {
+        return problems;
+    }
+    if desired.pools.is_empty() {
+        problems.push(Problem::NoPools);
+        return problems;
+    }
+    let whole = options.scope.is_everything();
+    if whole && !observed.nodes.is_empty() && members.unpooled.len() == observed.nodes.len() {
+        problems.push(Problem::NothingSelected { nodes: observed.nodes.len(), pools: desired.pools.len() });
+        return problems;
+    }
+    let empty: BTreeSet<&PoolName> = members
+        .pools
+        .iter()
+        .filter(|(pool, nodes)| nodes.is_empty() && options.scope.touches(pool, []))
+        .map(|(pool, _)| *pool)
+        .collect();
+    if empty.is_empty() {
+        return problems;
+    }
+    let mut lost: BTreeMap<&PoolName, Vec<&NodeName>> = BTreeMap::new();
+    for node in &members.unpooled {
+        if let Some(pool) = pool_of_source(desired, observed, node).and_then(|pool| empty.get(pool)) {
+            lost.entry(pool).or_default().push(&node.name);
+        }
+    }
+    for (pool, nodes) in lost {
+        if let Some(example) = nodes.first() {
+            problems.push(Problem::PoolLostItsNodes {
+                pool: pool.clone(),
+                nodes: nodes.len(),
+                example: (*example).clone(),
+                near: doubtful
+                    .iter()
+                    .find(|doubt| doubt.pool == *pool)
+                    .and_then(|doubt| doubt.near.clone().map(Box::new)),
+            });
+        }
+    }
+    problems
+}
+
+/// Pool of this fleet whose ConfigMap a node points at.
+fn pool_of_source<'a>(desired: &Desired, observed: &'a Observed, node: &Node) -> Option<&'a PoolName> {
+    let map = observed.config_maps.get(&ConfigMapKey::of(node.source.as_ref()?)?)?;
+    if map.fleet.as_ref() == Some(&desired.fleet) { map.pool.as_ref() } else { None }
+}
+
+fn unpooled(node: &Node, desired: &Desired, observed: &Observed) -> Unpooled {
+    let pool = pool_of_source(desired, observed, node);
+    Unpooled { node: node.name.clone(), still_on: pool.map(ToString::to_string) }
+}
+
+/// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
+fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+    // An unreadable node may refer to any ConfigMap.
+    if observed.nodes.values().any(Node::is_unreadable) {
+        return Vec::new();
+    }
+    let mut references = observed.references.clone();
+    for node in observed.nodes.values() {
+        references.add(node.name.as_str(), node.sources());
+    }
+    let pointers = observed.pointers.keys().filter_map(|key| observed.contents.get(key)?.as_ref());
+    pointers.for_each(|pointer| references.add_pointer(pointer));
+    let options = PruneOptions {
+        fleet: desired.fleet.clone(),
+        namespace: namespace.clone(),
+        keep: KEEP as usize,
+        wanted: desired.config_maps(),
+        pools: BTreeSet::new(),
+    };
+    let delete = prune(observed.config_maps.values().chain(observed.pointers.values()), &references, &options).delete;
+    delete.into_iter().map(|map| map.name).collect()
+}
+
+fn plan_pool(
+    pool: &Pool,
+    nodes: &[&Node],
+    contested: &[ContestedNode<'_>],
+    observed: &Observed,
+    index: &ConfigMapIndex<'_>,
+    pointer_due: bool,
+    options: &Options,
+) -> PoolPlan {
+    let target = pool_target(pool, &options.namespace, observed);
+    let hash = hash_of(&pool.target);
+    let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
+    let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
+    let reservations = PoolReservations::new(pool);
+    let undeclared = UndeclaredKubelets::new(pool, nodes, options.gate);
+    let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
+    let mut sorter = Sorter::new(&pool.policy, pointer_due && !rules.pause.is_paused(), members);
+    for node in nodes.iter().copied() {
+        let mut decision = if options.scope.holds(&pool.name, &node.name) {
+            decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
+        } else {
+            out_of_scope(node)
+        };
+        if let Decision::Step(step) = &decision
+            && step.action == Action::Assign
+            && let Some(why) = reservations.refusal(node).or_else(|| undeclared.refusal(node))
+        {
+            decision = Decision::LeaveAlone(LeftAlone::new(node, why));
+        }
+        if let Decision::Step(step) = &mut decision {
+            let returns =
+                |source| index.is_readable(source) && (node.content.is_none() || step.assignment.from_hash.is_some());
+            step.can_return = node.source.as_ref().is_none_or(returns) && !refuses(node);
+        }
+        sorter.add(node, decision, target.is_assigned_to(node));
+    }
+    for (node, pools) in contested {
+        let decision =
+            if options.scope.holds(&pool.name, &node.name) { contested_node(node, pools) } else { out_of_scope(node) };
+        sorter.add(node, decision, false);
+    }
+    let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
+    let (changes, disruption) =
+        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
+    let (domains, mut waves, left_alone) = sorter.waves();
+    disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
+    PoolPlan {
+        name: pool.name.clone(),
+        hash,
+        nodes: nodes.len() + contested.len(),
+        budget: pool.policy.max_unavailable.of(nodes.len() + contested.len()),
+        policy: pool.policy.clone(),
+        paused: observed.orders.pauses.get(&pool.name).cloned(),
+        despite_pause: options.despite_pause.contains(&pool.name),
+        changes,
+        disruption,
+        domains,
+        waves,
+        left_alone,
+        target,
+        pointer: None,
+    }
+}

@@ -1,0 +1,233 @@
+//! Moves of pool pointers, which name the configuration that new nodes start with.
+//!
+//! A pointer moves only to a configuration that nodes of its pool have run: at once if the observation proves that, or
+//! else during the rollout once the canaries have held.
+
+use super::problem::Problem;
+use super::required_config_maps::pool_placement;
+use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, evidence};
+use kubelet_config::finding::Finding;
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::pool_pointer::{PointedConfig, PointerError, PoolPointer};
+use nodecfg_fleet::{Desired, Pool, PoolTarget};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
+
+/// Move of a pool pointer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerMove {
+    /// Content before the move. `None`: the pointer is missing, or another client changed it.
+    pub from: Option<PoolPointer>,
+    /// Resource version before the move, its precondition. `None`: the pointer is missing.
+    pub resource_version: Option<String>,
+    /// Content after the move.
+    pub to: PoolPointer,
+    /// Time of the move.
+    pub when: PointerTime,
+}
+
+/// Time of the move of a pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PointerTime {
+    /// Before the first assignment: nodes run the configuration already.
+    AtOnce,
+    /// Once the canaries have held, or without canaries once a node has converged.
+    AfterCanaries,
+}
+
+/// Pointer of a pool, by its content. Its metadata proves nothing: another client may have changed the data alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PointerState {
+    /// The ConfigMap is missing.
+    Missing,
+    /// The reconciler wrote the content.
+    Written(PoolPointer),
+    /// Another client changed it, for this reason.
+    Changed(PointerError),
+}
+
+impl PointerState {
+    /// State of the pointer of a pool whose content was read.
+    #[must_use]
+    pub fn of(fleet: &FleetName, pool: &PoolName, namespace: &NamespaceName, observed: &Observed) -> Self {
+        match observed.contents.get(&key(fleet, pool, namespace)).and_then(Option::as_ref) {
+            None => Self::Missing,
+            Some(map) => match PoolPointer::read_as_written(map, fleet, pool) {
+                Ok(pointer) => Self::Written(pointer),
+                Err(error) => Self::Changed(error),
+            },
+        }
+    }
+
+    /// Reports whether the reconciler wrote the target of the pool.
+    #[must_use]
+    pub fn names_target(&self, pool: &Pool, observed: &Observed) -> bool {
+        match (self, &pool.target) {
+            (Self::Written(pointer), PoolTarget::Local) => pointer.config.is_none(),
+            (Self::Written(PoolPointer { config: Some(config), .. }), PoolTarget::Config(rendered)) => {
+                config.hash == rendered.hash && config.placement == Some(pool_placement(pool, observed))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Namespace and name of the pointer of a pool.
+fn key(fleet: &FleetName, pool: &PoolName, namespace: &NamespaceName) -> ConfigMapKey {
+    ConfigMapKey { namespace: namespace.to_string(), name: PoolPointer::name(fleet, pool) }
+}
+
+/// The pointer of a published pool, whose content must be read. One request for each pool, because a list of all
+/// ConfigMaps of the fleet has up to a thousand times the size.
+pub(super) fn required_pointer(desired: &Desired, pool: &Pool, namespace: &NamespaceName) -> Option<ConfigMapKey> {
+    desired.pool_pointers.then(|| key(&desired.fleet, &pool.name, namespace))
+}
+
+/// Pointer of a pool as it was read, for a plan. Its content is parsed once: it holds a whole configuration.
+pub(super) struct PublishedPointer<'a> {
+    key: ConfigMapKey,
+    map: Option<&'a FetchedConfigMap>,
+    state: PointerState,
+    /// Whether the pointer is missing, was changed by another client, or names another configuration than the
+    /// repository.
+    pub(super) is_due: bool,
+}
+
+impl<'a> PublishedPointer<'a> {
+    /// Pointer of a pool that a sync of this scope publishes.
+    pub(super) fn of(desired: &Desired, pool: &Pool, observed: &'a Observed, options: &Options) -> Option<Self> {
+        let key =
+            required_pointer(desired, pool, &options.namespace).filter(|_| options.scope.includes_pool(&pool.name))?;
+        let map = observed.contents.get(&key).and_then(Option::as_ref);
+        let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
+        let is_due = !state.names_target(pool, observed);
+        Some(Self { key, map, state, is_due })
+    }
+
+    /// What another client changed. `None` if the reconciler wrote the pointer, or it is missing.
+    pub(super) fn change(&self) -> Option<PointerChange> {
+        let immutable = self.map?.immutable;
+        let fault = match &self.state {
+            PointerState::Changed(error) => error.to_string(),
+            _ if immutable => "it is immutable, so that it cannot move".to_owned(),
+            _ => return None,
+        };
+        Some(PointerChange { name: self.key.name.clone(), fault, immutable })
+    }
+}
+
+/// Change of a pool pointer by another client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerChange {
+    /// Name of the pointer.
+    pub name: String,
+    /// How it differs from what the reconciler writes.
+    pub fault: String,
+    /// Whether no client can change it back.
+    pub immutable: bool,
+}
+
+impl PointerChange {
+    /// Warning of a plan.
+    pub(super) fn warning(&self, pool: &Pool, namespace: &NamespaceName) -> Finding {
+        let Self { name, fault, .. } = self;
+        let message = format!("pool {}: another client changed the pointer {namespace}/{name}: {fault}", pool.name);
+        Finding::warning("pool-pointer-changed", message).at(pool.place.clone()).help(self.help(namespace))
+    }
+
+    /// Instruction that repairs the pointer.
+    #[must_use]
+    pub fn help(&self, namespace: &NamespaceName) -> String {
+        let first = "find out which client wrote it";
+        match self.immutable {
+            true => {
+                format!("{first}, run `kubectl -n {namespace} delete configmap {}`, then `nodecfg sync`", self.name)
+            }
+            false => {
+                format!("{first}, then run `nodecfg sync`, which writes it again once nodes prove the configuration")
+            }
+        }
+    }
+}
+
+/// The move of the pointer of a planned pool. `None` if it stays.
+///
+/// # Errors
+/// A ConfigMap of another fleet has the name of the pointer, or the pointer is immutable.
+pub(super) fn pointer_move(
+    pointer: PublishedPointer<'_>,
+    desired: &Desired,
+    pool: &Pool,
+    plan: &PoolPlan,
+    observed: &Observed,
+    options: &Options,
+) -> Result<Option<PointerMove>, Problem> {
+    if plan.is_paused() || !pointer.is_due {
+        return Ok(None);
+    }
+    let PublishedPointer { key, map: existing, state, .. } = pointer;
+    let namespace = options.namespace.clone();
+    if let Some(fleet) = existing.and_then(FetchedConfigMap::fleet).filter(|fleet| *fleet != desired.fleet) {
+        return Err(Problem::NameTaken { namespace, name: key.name, fleet: Some(fleet) });
+    }
+    if existing.is_some_and(|map| map.immutable) {
+        return Err(Problem::PointerImmutable { namespace, name: key.name });
+    }
+    let Some(when) = time(plan, observed) else { return Ok(None) };
+    let config = match &pool.target {
+        PoolTarget::Local => None,
+        PoolTarget::Config(rendered) => Some(PointedConfig {
+            config_map: rendered.config_map.clone(),
+            hash: rendered.hash,
+            kubelet: rendered.canonical.clone(),
+            placement: Some(pool_placement(pool, observed)),
+        }),
+    };
+    // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.
+    let ours = existing.filter(|map| map.is_managed());
+    Ok(Some(PointerMove {
+        from: if let PointerState::Written(pointer) = state { Some(pointer) } else { None },
+        resource_version: ours.map(|pointer| pointer.resource_version.clone()),
+        to: PoolPointer { config, commit: desired.commit.as_ref().map(ToString::to_string) },
+        when,
+    }))
+}
+
+/// Time of the move to the target of a pool. `None` if no node proves the target in this run.
+///
+/// A pool with canaries needs more nodes on the target than canaries, or a wave of canaries. A node that was not Ready
+/// before is no canary: the next run watches it as one.
+fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
+    let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
+    let wanted = plan.policy.canaries();
+    let runs_target = |left: &&LeftAlone| {
+        let proves = observed.nodes.get(&left.node).is_some_and(evidence::proves);
+        !left.unavailable && left.why.runs_target() && proves
+    };
+    let may_prove = || plan.steps().any(|step| evidence::may_prove(step, observed));
+    match has_canaries {
+        true => Some(PointerTime::AfterCanaries),
+        false if plan.left_alone.iter().filter(runs_target).count() > wanted => Some(PointerTime::AtOnce),
+        false if wanted > 0 || !may_prove() => None,
+        false => Some(PointerTime::AfterCanaries),
+    }
+}
+
+impl Plan {
+    /// The same plan for a rollback: a pointer moves before the first node to a configuration that as many nodes of its
+    /// pool as canaries have as their last known good one.
+    #[must_use]
+    pub fn returning_pointers(mut self, observed: &Observed) -> Self {
+        for pool in &mut self.pools {
+            let has_run = |node: &&Node| pool.target.is_named_by(node.status.last_known_good.as_ref());
+            let wanted = pool.policy.canaries().max(1);
+            let is_proven = pool.target.source().is_some()
+                && evidence::of_pool(pool, observed).filter(has_run).take(wanted).count() == wanted;
+            if let Some(pointer) = pool.pointer.as_mut().filter(|_| is_proven) {
+                pointer.when = PointerTime::AtOnce;
+            }
+        }
+        self
+    }
+}

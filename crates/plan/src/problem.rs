@@ -1,0 +1,335 @@
+//! Problems that prevent a plan or its execution, each with its fix.
+
+use serde::Serialize;
+
+use super::disruption::OmittedField;
+use super::losses::LostField;
+use super::pointers::PointerChange;
+use super::selection::{NearLabel, correct_label};
+use super::{fixes, losses};
+use kubelet_config::Minor;
+use kubelet_config::finding::Finding;
+use kubelet_config::risk::{Class, StateFile};
+use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+
+/// A problem that prevents a plan, or its execution ([`TooDisruptive`](Self::TooDisruptive),
+/// [`HarmfulRemoval`](Self::HarmfulRemoval)). Nothing has been written at that point.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Problem {
+    /// The repository has no pool.
+    #[error("the repository has no pool: nothing under pools/")]
+    NoPools,
+    /// The cluster has nodes, but no pool selects one.
+    #[error("the pools ({pools}) select none of the nodes of the cluster ({nodes})")]
+    NothingSelected {
+        /// Nodes in the cluster.
+        nodes: usize,
+        /// Pools in the repository.
+        pools: usize,
+    },
+    /// A pool selects no node, but nodes still run its configuration.
+    #[error(
+        "pool {pool} selects no node, but {}{}",
+        still_run(*nodes, example),
+        and_near(near.as_deref())
+    )]
+    PoolLostItsNodes {
+        /// The pool.
+        pool: PoolName,
+        /// Number of nodes in no pool that still point at a ConfigMap of this pool.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+        /// Label of nodes in no pool that is close to the selector.
+        near: Option<Box<NearLabel>>,
+    },
+    /// A pool selects no node, but requires nodes (`spec.requireNodes`).
+    #[error("pool {pool} selects no node, but its spec.requireNodes is true{}", and_near(near.as_deref()))]
+    RequiredNodesMissing {
+        /// The pool.
+        pool: PoolName,
+        /// Label of nodes in no pool that is close to the selector.
+        near: Option<Box<NearLabel>>,
+    },
+    /// The content of a ConfigMap does not match its name.
+    #[error(
+        "ConfigMap {namespace}/{name} does not have the content that its name states (wanted {wanted}, found {})",
+        found.map_or_else(|| "no readable configuration".to_owned(), |hash| hash.to_string())
+    )]
+    ContentMismatch {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Hash in the name.
+        wanted: ContentHash,
+        /// Hash of the actual content.
+        found: Option<ContentHash>,
+    },
+    /// A ConfigMap has the right name and content but is mutable.
+    #[error(
+        "ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it"
+    )]
+    NotImmutable {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+    },
+    /// Nodes point at a ConfigMap that is missing or being deleted.
+    #[error("ConfigMap {namespace}/{name} {}, but {nodes} nodes point at it (for example {example})",
+        if *deleting { "is being deleted" } else { "is missing" })]
+    ConfigMapMissing {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Whether the ConfigMap still exists but is being deleted.
+        deleting: bool,
+        /// Number of nodes that point at it.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+    },
+    /// Nodes would be pointed at a ConfigMap that is being deleted.
+    #[error("ConfigMap {namespace}/{name} is being deleted and waits for its finalizers, but {nodes} nodes need it")]
+    ConfigMapDeleting {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Number of nodes that would be assigned to it.
+        nodes: usize,
+    },
+    /// A ConfigMap of the right name belongs to another fleet.
+    #[error("ConfigMap {namespace}/{name} belongs to another fleet, {}", fleet.as_ref().map_or("unnamed", |fleet| fleet.as_str()))]
+    NameTaken {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Fleet in its labels, if any.
+        fleet: Option<FleetName>,
+    },
+    /// Another client changed the pointer of a pool. Only a verification ends with it; a sync writes the pointer again.
+    #[error("another client changed the pointer {namespace}/{} of pool {pool}: {}", change.name, change.fault)]
+    PointerChanged {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// The pool.
+        pool: PoolName,
+        /// What changed.
+        #[serde(skip)]
+        change: PointerChange,
+    },
+    /// A pointer that must move is immutable.
+    #[error("the pointer {namespace}/{name} must move and is immutable, which nodecfg never makes a pointer")]
+    PointerImmutable {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+    },
+    /// The pool has the placement overlay, but Nodes carry the assignments.
+    #[error(
+        "pool {pool} has the placement overlay, but its nodes follow assignments themselves, which replace the whole configuration"
+    )]
+    OverlayOnNodes {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// Kubelets of the pool would refuse its configuration, or the strict checks do.
+    #[error(
+        "pool {pool}: {} on {nodes} of its nodes (for example {example}) would not run the configuration as written: {}",
+        kubelet_list(kubelets),
+        first_reason(findings)
+    )]
+    Refused {
+        /// The pool.
+        pool: PoolName,
+        /// Versions of these kubelets.
+        kubelets: Vec<Minor>,
+        /// Number of nodes with such a kubelet that a step or a paused pool concerns.
+        nodes: usize,
+        /// One of them.
+        example: NodeName,
+        /// All errors of the configuration.
+        findings: Vec<Finding>,
+    },
+    /// A change disrupts running pods more than the pool allows. Such a plan can be shown but not carried out.
+    #[error("pool {pool}: the change {} ({worst}), but the pool allows at most {allowed}: {}",
+        worst.means(), fields_with_class(fields))]
+    TooDisruptive {
+        /// The pool.
+        pool: PoolName,
+        /// Highest class of its changes.
+        worst: Class,
+        /// Highest class that the policy allows.
+        allowed: Class,
+        /// Fields above that class, by path.
+        fields: Vec<(String, Class)>,
+        /// Those of them that the configuration omits, by path.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        omitted: Vec<OmittedField>,
+        /// State files that must be deleted before the kubelet starts again.
+        state_files: Vec<StateFile>,
+        /// Whether the change is a rollback, which an option of the command can allow.
+        #[serde(skip)]
+        rollback: bool,
+    },
+    /// A configuration that replaces that of the nodes omits fields whose loss harms them. Such a plan can be shown but not
+    /// carried out.
+    #[error("pool {pool}: {}", losses::sentence(lost).unwrap_or_default())]
+    HarmfulRemoval {
+        /// The pool.
+        pool: PoolName,
+        /// The fields, by path.
+        lost: Vec<LostField>,
+    },
+}
+
+/// Maximum number of fields that a message lists.
+const MAX_LISTED_FIELDS: usize = 5;
+
+fn fields_with_class(fields: &[(String, Class)]) -> String {
+    let mut listed: Vec<String> =
+        fields.iter().take(MAX_LISTED_FIELDS).map(|(path, class)| format!("{path} ({class})")).collect();
+    if fields.len() > MAX_LISTED_FIELDS {
+        listed.push(format!("{} more", fields.len() - MAX_LISTED_FIELDS));
+    }
+    listed.join(", ")
+}
+
+fn still_run(nodes: usize, example: &NodeName) -> String {
+    match nodes {
+        1 => format!("node {example} still runs its configuration"),
+        _ => format!("{nodes} nodes still run its configuration (for example {example})"),
+    }
+}
+
+/// The end of a sentence: the label that is close to the selector, if any.
+fn and_near(near: Option<&NearLabel>) -> String {
+    near.map(|near| format!("; {}", near.text())).unwrap_or_default()
+}
+
+fn kubelet_list(minors: &[Minor]) -> String {
+    let texts: Vec<String> = minors.iter().map(ToString::to_string).collect();
+    format!("{} {}", if minors.len() == 1 { "kubelet" } else { "kubelets" }, texts.join(", "))
+}
+
+fn first_reason(findings: &[Finding]) -> String {
+    let first = findings.first().map_or("", |finding| finding.message.as_str());
+    match findings.len() {
+        0 | 1 => first.to_owned(),
+        more => format!("{first} (and {} more)", more - 1),
+    }
+}
+
+impl Problem {
+    /// Fix for this problem.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::NoPools => {
+                "check the directory and the revision, or pass --allow-empty to accept a repository without pools"
+                    .to_owned()
+            }
+            Self::NothingSelected { .. } => {
+                "check the kubeconfig context and the pools' nodeSelector, or pass --allow-empty".to_owned()
+            }
+            Self::RequiredNodesMissing { pool, near: Some(near) }
+            | Self::PoolLostItsNodes { pool, near: Some(near), .. } => correct_label(pool, near),
+            Self::PoolLostItsNodes { pool, near: None, .. } => format!(
+                "check the nodeSelector of pool {pool}, or pass --allow-empty: the nodes then keep their configuration"
+            ),
+            Self::RequiredNodesMissing { pool, near: None } => {
+                format!("check the nodeSelector of pool {pool} and the labels of its nodes, or pass --allow-empty")
+            }
+            Self::ContentMismatch { namespace, name, .. } => format!(
+                "inspect it with `kubectl get configmap -n {namespace} {name} -o yaml`, and delete it once no node refers \
+                 to it"
+            ),
+            Self::NotImmutable { namespace, name } => format!(
+                "run `kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'`, which \
+                 restarts no kubelet"
+            ),
+            Self::ConfigMapMissing { .. } => {
+                "change any field of the pool's configuration, so that its nodes move to a ConfigMap of another name"
+                    .to_owned()
+            }
+            Self::ConfigMapDeleting { namespace, name, .. } => format!(
+                "remove its finalizers with `kubectl -n {namespace} patch configmap {name} --type merge -p \
+                 '{{\"metadata\":{{\"finalizers\":null}}}}'`, or wait for their owners; then the next sync creates it again"
+            ),
+            Self::TooDisruptive { pool, worst, state_files, rollback: true, .. } => {
+                fixes::rollback_fix(pool, *worst, state_files)
+            }
+            Self::TooDisruptive { pool, worst, state_files, omitted, .. } => {
+                fixes::fix(pool, *worst, state_files, omitted)
+            }
+            Self::HarmfulRemoval { pool, lost } => fixes::loss_fix(pool, lost),
+            Self::Refused { kubelets, .. } => {
+                let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
+                format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))
+            }
+            Self::OverlayOnNodes { pool } => format!(
+                "write placement: replace under spec.kubelet in pools/{pool}/pool.yaml, and name every field that its nodes need"
+            ),
+            Self::PointerChanged { namespace, change, .. } => change.help(namespace),
+            Self::PointerImmutable { namespace, name } => {
+                format!("run `kubectl -n {namespace} delete configmap {name}`, so that the next sync creates it")
+            }
+            Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
+        }
+    }
+
+    /// The same problem of a rollback.
+    #[must_use]
+    pub fn of_rollback(mut self) -> Self {
+        if let Self::TooDisruptive { rollback, .. } = &mut self {
+            *rollback = true;
+        }
+        self
+    }
+
+    /// Reports whether the repository causes the problem, rather than the state of the cluster. This determines the
+    /// exit code. The fix may still be a change of the repository if this is false.
+    #[must_use]
+    pub fn is_of_repository(&self) -> bool {
+        matches!(
+            self,
+            Self::NoPools
+                | Self::NothingSelected { .. }
+                | Self::PoolLostItsNodes { .. }
+                | Self::RequiredNodesMissing { .. }
+                | Self::OverlayOnNodes { .. }
+                | Self::Refused { .. }
+                | Self::TooDisruptive { .. }
+                | Self::HarmfulRemoval { .. }
+        )
+    }
+
+    /// Stable identifier in kebab case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoPools => "no-pools",
+            Self::NothingSelected { .. } => "nothing-selected",
+            Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
+            Self::RequiredNodesMissing { .. } => "required-nodes-missing",
+            Self::ContentMismatch { .. } => "config-map-differs",
+            Self::NotImmutable { .. } => "config-map-mutable",
+            Self::ConfigMapMissing { .. } => "config-map-gone",
+            Self::ConfigMapDeleting { .. } => "config-map-deleting",
+            Self::OverlayOnNodes { .. } => "overlay-on-nodes",
+            Self::Refused { .. } => "configuration-refused",
+            Self::NameTaken { .. } => "config-map-of-another-fleet",
+            Self::PointerChanged { .. } => "pool-pointer-differs",
+            Self::PointerImmutable { .. } => "pool-pointer-immutable",
+            Self::TooDisruptive { .. } => "too-disruptive",
+            Self::HarmfulRemoval { .. } => "harmful-removal",
+        }
+    }
+}

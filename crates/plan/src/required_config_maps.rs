@@ -1,0 +1,76 @@
+//! ConfigMaps whose content planning needs.
+//!
+//! Planning lists ConfigMaps by metadata only. It needs the content of ConfigMaps that nodes leave, to show the
+//! changes and to adopt equal content. It also needs the content of a pool's ConfigMap if nodes will be assigned to
+//! it, or if the metadata cannot prove its content. A converged cluster needs no content but that of pool pointers, which
+//! other clients can change.
+
+use std::collections::BTreeSet;
+
+use super::membership::membership;
+use super::pointers::required_pointer;
+use crate::convergence::{Target, WantedSource};
+use nodecfg_contract::Placement;
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_fleet::{Desired, Pool, PoolTarget};
+use nodecfg_observed::{ConfigMapKey, Node, Observed};
+
+/// Keys of the ConfigMaps whose content planning needs.
+#[must_use]
+pub fn required_config_maps(
+    desired: &Desired,
+    observed: &Observed,
+    namespace: &NamespaceName,
+) -> BTreeSet<ConfigMapKey> {
+    let mut wanted = BTreeSet::new();
+    for (name, nodes) in membership(desired, &observed.nodes).pools {
+        let Some(pool) = desired.pools.get(name) else { continue };
+        wanted.extend(required_pointer(desired, pool, namespace));
+        let target = pool_target(pool, namespace, observed);
+        let leaving = nodes.iter().filter(|node| !target.is_assigned_to(node));
+        let mut any = false;
+        for node in leaving {
+            any = true;
+            wanted.extend([&node.source, &node.status.active].into_iter().flatten().filter_map(ConfigMapKey::of));
+        }
+        let target_map = target.source().and_then(ConfigMapKey::of);
+        if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(|key| is_doubtful(key, pool, &nodes, observed)))
+        {
+            wanted.extend(target_map);
+        }
+    }
+    wanted
+}
+
+/// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, records another
+/// hash, or has another uid than the one that nodes accepted.
+fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Observed) -> bool {
+    let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };
+    let accepted_another = |node: &&Node| {
+        let accepted = node.status.assigned.as_ref().and_then(|source| source.config_map.as_ref());
+        accepted.is_some_and(|accepted| {
+            let named = accepted.namespace == key.namespace && accepted.name == key.name;
+            named && accepted.uid.as_ref().is_some_and(|uid| *uid != map.uid)
+        })
+    };
+    map.deleting
+        || map.content_hash.as_deref() != Some(rendered.hash.to_string().as_str())
+        || nodes.iter().any(accepted_another)
+}
+
+/// How the nodes of a pool must combine its configuration with their own.
+#[must_use]
+pub fn pool_placement(pool: &Pool, observed: &Observed) -> Placement {
+    pool.placement.unwrap_or_else(|| observed.default_placement())
+}
+
+/// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.
+#[must_use]
+pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) -> Target {
+    let PoolTarget::Config(rendered) = &pool.target else { return Target::Local };
+    let source = rendered.source(namespace);
+    let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
+    let placement = Some(pool_placement(pool, observed));
+    let may_override = Some(pool.policy.accept_overridden.clone());
+    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement, may_override })
+}
