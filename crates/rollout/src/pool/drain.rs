@@ -314,7 +314,9 @@ impl Pool {
         }
     }
 
-    fn mark_lost(&mut self, id: Id) {
+    /// Ends the part of a node whose mark another client removed. An assignment that is unanswered may be applied, so that
+    /// the answer comes first.
+    pub(super) fn mark_lost(&mut self, id: Id) {
         let draining = self.end_drain(id);
         self.nodes.update(id, |node| node.mark = Mark::None);
         let node = &self.nodes[id];
@@ -324,8 +326,6 @@ impl Pool {
             _ if node.goes_back() || node.way_back == WayBack::GivenUp => return,
             Stage::Converging { since } => *since,
             Stage::Settling(settling) => settling.since,
-            // The response to the assignment does not arrive any more.
-            Stage::Assigning => self.now.instant,
             _ => return,
         };
         self.not_drained(id, DrainFailure::MarkLost, since);

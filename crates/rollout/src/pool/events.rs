@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Pool;
-use super::node::{Attempts, Goal, Mark, Node, Stage, Wave};
+use super::node::{Attempts, Goal, Mark, Node, Pointed, Stage, Wave};
 use super::table::Id;
 use crate::instant::Instant;
 use crate::intent::Planned;
@@ -24,7 +24,7 @@ impl Pool {
     /// Handles what the watch shows of a node.
     pub(crate) fn observed(&mut self, id: Id, seen: &Seen) {
         let was_held = self.nodes[id].is_held();
-        let was_on_target = self.nodes[id].facts.was_on_target;
+        let was_on_target = self.nodes[id].facts.pointed == Pointed::Seen;
         // In a stopped pool, a held node stays unchanged.
         let stays = was_held && self.closed.stopped.is_some();
         self.nodes.update(id, |node| {
@@ -148,9 +148,15 @@ impl Pool {
             return;
         }
         let (from, to) = (node.intent.from().cloned(), Target::clone(&node.intent.target));
-        self.nodes.update(id, |node| node.waiting = Waiting::NotAcknowledged);
+        self.nodes.update(id, |node| {
+            node.waiting = Waiting::NotAcknowledged;
+            node.facts.pointed = node.facts.pointed.max(Pointed::Answered);
+        });
         self.watch(id);
         self.report_node(id, Progress::Assigned { from, to });
+        if self.nodes[id].intent.needs_drain() && self.nodes[id].mark == Mark::None {
+            return self.mark_lost(id);
+        }
         if self.rollbacks.is_on() {
             self.roll_back(id);
         }
@@ -461,8 +467,9 @@ fn observe(node: &mut Node, seen: &Seen) {
         return;
     }
     let on_target = node.intent.target.is_assigned_to(seen);
+    facts.shows_mark = seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted);
     facts.is_self_assigned = seen.is_self_assigned();
-    facts.was_on_target |= on_target;
+    facts.pointed = if on_target { Pointed::Seen } else { facts.pointed };
     facts.runs_target = Some(node.intent.target.is_active_on(seen));
     node.remember_resources(&seen.extended_resources, on_target);
 }

@@ -44,9 +44,19 @@ pub(super) struct Facts {
     pub(super) is_self_assigned: bool,
     /// Whether the node runs its target. `None`: no event since the plan was made.
     pub(super) runs_target: Option<bool>,
-    /// Whether any event has shown the node on its target. Only then is another source a change by another client, and not
-    /// an event from before the assignment.
-    pub(super) was_on_target: bool,
+    pub(super) pointed: Pointed,
+    /// Whether the node has the mark of a drain.
+    pub(super) shows_mark: bool,
+}
+
+/// Whether the node is known to point at its target, or to have pointed there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pointed {
+    No,
+    /// By the answer to its assignment.
+    Answered,
+    /// By an event. Only then is another source a change by another client, and not an event from before the assignment.
+    Seen,
 }
 
 /// What a node in transition shall run.
@@ -171,15 +181,16 @@ pub(super) enum Need {
 
 impl Node {
     pub(super) fn new(intent: Intent, wave: Wave) -> Self {
+        let is_marked = intent.step().is_some_and(|step| step.marked);
         let facts = Facts {
             is_ready: intent.was_ready(),
             is_healthy: intent.was_available(),
             hold: None,
             is_self_assigned: false,
             runs_target: None,
-            was_on_target: intent.was_on_target(),
+            pointed: if intent.was_on_target() { Pointed::Seen } else { Pointed::No },
+            shows_mark: is_marked,
         };
-        let is_marked = intent.step().is_some_and(|step| step.marked);
         Self {
             facts,
             goal: Goal::Target,
@@ -203,7 +214,7 @@ impl Node {
         }
         let need = match self.intent.assignment() {
             None => Need::Nothing,
-            Some(_) if self.facts.is_healthy => Need::Budget,
+            Some(_) if self.takes_budget() => Need::Budget,
             Some(_) if self.intent.needs_drain() => Need::Drain,
             Some(_) => Need::Change,
         };
@@ -218,6 +229,12 @@ impl Node {
     /// Reports whether the node may start once its turn comes.
     pub(super) fn is_pending(&self) -> bool {
         self.has_not_started() && self.facts.hold.is_none()
+    }
+
+    /// Reports whether a change makes the node unavailable, which is available now, or is once the watch shows that it is
+    /// released.
+    pub(super) fn takes_budget(&self) -> bool {
+        self.facts.is_healthy || (self.mark == Mark::None && self.facts.shows_mark)
     }
 
     /// Reports whether the node has not started, and may once the reason of its hold ends.
@@ -299,6 +316,11 @@ impl Node {
         self.failure().is_some_and(|failure| !matches!(failure, ConvergenceFailure::Drain { .. }))
     }
 
+    /// Reports whether the node failed after its assignment, which it may not run yet.
+    fn is_unwatched(&self) -> bool {
+        self.failure().is_some() && self.facts.pointed != Pointed::No && self.facts.runs_target != Some(true)
+    }
+
     /// Reports whether the node converged in this rollout.
     pub(super) fn has_converged(&self) -> bool {
         matches!(self.end(), Some(End::Converged))
@@ -330,7 +352,7 @@ impl Node {
             Stage::Ended { end: End::Gone, .. } => false,
             _ if self.mark != Mark::None => true,
             Stage::Waiting | Stage::Aside => !self.facts.is_healthy,
-            Stage::Ended { .. } => self.has_failed() || !self.facts.is_healthy,
+            Stage::Ended { .. } => self.has_failed() || self.is_unwatched() || !self.facts.is_healthy,
             _ => true,
         }
     }

@@ -146,7 +146,7 @@ impl Pool {
                 return;
             }
             // A failed node counts as unavailable, although it may run its pods.
-            if node.facts.is_healthy && !self.has_budget_for(node) {
+            if node.takes_budget() && !self.has_budget_for(node) {
                 // A node in transition may make room.
                 if self.number(Count::InFlight) > 0 || self.awaits_other_pools() {
                     self.rollbacks.blocked_since = None;

@@ -9,9 +9,6 @@ use nodecfg_rollout::machine::{Command, Input, Mode, StateMachine};
 use nodecfg_rollout::verify::Verify;
 use nodecfg_rollout::{Outcome, StopReason, machine};
 
-mod domain_oracle;
-mod drain_properties;
-mod gate_properties;
 mod properties;
 mod scenario;
 mod scenarios;

@@ -59,12 +59,6 @@ fn mark_lost_after_the_drain_fails_the_node() {
         scenario.send(Input::Start);
         scenario
     };
-    let mut assigning = started();
-    assigning.marked("n1");
-    assigning.pods("n1", []);
-    let sent = assigning.send(Input::Volumes(node_name("n1"), Ok(0)));
-    assert_eq!(sent, ["unwatch n1", "assign n1 drain"]);
-    lost(assigning);
     let mut watched = started();
     watched.drain_and_assign("n1");
     lost(watched);
@@ -72,6 +66,23 @@ fn mark_lost_after_the_drain_fails_the_node() {
     settling.drain_and_assign("n1");
     settling.observe("n1", |node| on(node, &source(NEW)));
     lost(settling);
+}
+
+/// The patch may be applied, so that the node is in transition until the answer, and takes budget until it runs its target.
+#[test]
+fn mark_lost_before_the_answer_to_the_assignment_fails_the_node_after_it() {
+    let mut scenario = rollout(RolloutPolicy { max_failures: 1, ..drains(1) }, &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", []);
+    let sent = scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    assert_eq!(sent, ["unwatch n1", "assign n1 drain"]);
+    assert_eq!(scenario.observe("n1", unmarked), [""; 0]);
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), [""; 0]);
+    assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+    assert_eq!(scenario.observe("n1", |node| Node { source: Some(source(NEW)), ..node }), [""; 0]);
+    assert_eq!(scenario.see_on_target("n1"), ["mark n2"]);
 }
 
 #[test]

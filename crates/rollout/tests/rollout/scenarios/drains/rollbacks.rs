@@ -374,3 +374,13 @@ fn mark_lost_after_the_rollback_was_sent_changes_nothing() {
     scenario.observe("n1", |node| on(node, &source(OLD)));
     assert_eq!(scenario.outcome("n1").end, End::RolledBack);
 }
+
+/// The last event still shows the mark of a node that is released, so that it seems unavailable.
+#[test]
+fn released_node_needs_budget_for_its_rollback_before_its_event() {
+    let mut scenario = soaking();
+    scenario.observe("n3", |node| Node { ready: Readiness::NotReady, ..node });
+    scenario.nodes.get_mut("n1").unwrap().drain_mark = Some(Box::new(mark("a")));
+    scenario.observe("n1", |node| node);
+    assert_eq!(scenario.send(aborted()), [""; 0]);
+}
