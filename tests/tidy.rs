@@ -97,7 +97,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     ),
     (
         &["crates/fleet/src", "crates/plan/src", "crates/rollout/src", "src/status"],
-        &["nodecfg_contract::nodeconfig", "nodecfg_cluster::binding", "Binding::"],
+        &["nodecfg_contract::nodeconfig", "nodecfg_cluster::reading::binding", "Binding::"],
         "must not depend on where a cluster stores its assignments",
     ),
     (
@@ -419,7 +419,7 @@ fn clock_environment_and_sandbox_have_single_access_points() {
                 "src/main.rs",
                 "crates/agent/src/cli",
                 "crates/agent/src/main.rs",
-                "crates/cluster/src/connect.rs",
+                "crates/cluster/src/connection/connect.rs",
             ],
         ),
         (

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
-use nodecfg_cluster::observe::list;
+use nodecfg_cluster::reading::observe::list;
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::labels::POOL_LABEL;

@@ -167,7 +167,7 @@ impl Drop for WatchEnd {
 
 /// Creates an HTTPS client of the sandbox from its kubeconfig.
 pub async fn client(kubeconfig: &Path) -> (kube::Client, Arc<str>) {
-    use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+    use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect};
     let options = ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
     let connection = connect(&options, &Environment::default()).await.expect("a client");
     (connection.client, connection.server.into())

@@ -8,9 +8,9 @@ use std::pin::pin;
 
 use futures::StreamExt as _;
 use libfuzzer_sys::fuzz_target;
-use nodecfg_cluster::binding::Binding;
-use nodecfg_cluster::fake::{Reply, node, options, serving};
-use nodecfg_cluster::objects::Wanted;
+use nodecfg_cluster::reading::binding::Binding;
+use nodecfg_cluster::connection::fake::{Reply, node, options, serving};
+use nodecfg_cluster::reading::objects::Wanted;
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterReader};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};

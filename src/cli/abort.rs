@@ -8,8 +8,8 @@ use super::{CommandResult, Exit, Terminal, run};
 use crate::report;
 use crate::report::orders::{AbortResult, Aborted, Holder};
 use crate::report::{Format, orders};
-use nodecfg_cluster::lease;
-use nodecfg_cluster::lease::HoldState;
+use nodecfg_cluster::lock;
+use nodecfg_cluster::lock::HoldState;
 use nodecfg_contract::json_document::Document;
 use nodecfg_observed::Abort;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let location = args.order.locate(false).await?;
     let by = location.requester().await?;
     let mut stop = run::defer_signals("no longer waiting; the order to abort remains in effect");
-    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+    let snapshot = lock::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
         let Holder { identity, .. } = holder(snapshot.view.as_ref(), snapshot.now)?;
         let mut orders = snapshot.orders.clone();
         let reason = args.reason.clone();
@@ -68,7 +68,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         let (reader, namespace) = (&location.reader, location.namespace.as_str());
         let began = nodecfg_clock::instant();
         let end = tokio::select! {
-            end = lease::wait_for_release(reader, namespace, &location.fleet, &running.identity, args.timeout) => end?,
+            end = lock::wait_for_release(reader, namespace, &location.fleet, &running.identity, args.timeout) => end?,
             Ok(_) = stop.wait_for(|stopped| *stopped) => HoldState::StillHeld,
         };
         aborted.seconds = nodecfg_clock::instant().saturating_duration_since(began).as_secs_f64();
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             HoldState::Expired(dead) => (AbortResult::HolderDied, dead.expired),
             HoldState::StillHeld => (AbortResult::StillRunning, None),
         };
-    } else if let Some(dead) = lease::expired_holder(snapshot.view.as_ref(), snapshot.now) {
+    } else if let Some(dead) = lock::expired_holder(snapshot.view.as_ref(), snapshot.now) {
         aborted.result = AbortResult::HolderDied;
         (aborted.holder, aborted.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
     }

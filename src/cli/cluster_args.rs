@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::CommandError;
 use kubelet_config::duration;
-use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect, contexts};
+use nodecfg_cluster::connection::connect::{ConnectOptions, Connection, Environment, connect, contexts};
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_fleet::Desired;

@@ -19,10 +19,10 @@ use crate::report as reports;
 use crate::report::doctor::Findings;
 use crate::report::{Format, doctor as report};
 use kubelet_config::finding::Severity;
-use nodecfg_cluster::binding::by_version;
-use nodecfg_cluster::diagnostics::InstalledObject;
-use nodecfg_cluster::lease::LeaseView;
-use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys, lease};
+use nodecfg_cluster::lock::LeaseView;
+use nodecfg_cluster::reading::binding::by_version;
+use nodecfg_cluster::writing::diagnostics::InstalledObject;
+use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys, lock};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right, config_maps_policy};
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -289,7 +289,7 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
     // The fleet of the repository comes first, so that the limit never drops it.
     let fleets = own.cloned().into_iter().chain(fleets.iter().filter(|fleet| Some(*fleet) != own).cloned());
     for fleet in fleets.take(MOST_FLEETS) {
-        let lease = answer(lease::read(reader, facts.namespace.as_str(), &fleet).await);
+        let lease = answer(lock::read(reader, facts.namespace.as_str(), &fleet).await);
         let lock = lease.map(|lease| lease.map(|lease| lock(&facts.namespace, &fleet, lease)));
         if let (true, Ok(Some(Lock { orders: Ok(orders), .. }))) = (own == Some(&fleet), &lock) {
             observed.orders = orders.clone();

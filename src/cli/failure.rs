@@ -15,7 +15,7 @@ use crate::report::{Format, findings, stale};
 use crate::repository::RepositoryError;
 use crate::telemetry::facts::RunFailure;
 use kubelet_config::finding::{Finding, Severity};
-use nodecfg_cluster::lease::OrderError;
+use nodecfg_cluster::lock::OrderError;
 use nodecfg_cluster::{ClusterError, ConnectError, LockError};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;

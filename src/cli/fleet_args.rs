@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::CommandError;
 use super::cluster_args::{ClusterArgs, invalid_default_name};
-use nodecfg_cluster::{ClusterReader, lease};
+use nodecfg_cluster::{ClusterReader, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 
 /// Argument that selects the fleet.
@@ -43,7 +43,7 @@ impl FleetArgs {
         let maps = reader.list_config_maps(namespace.as_str()).await?;
         let mut fleets: BTreeSet<FleetName> = maps.into_iter().filter_map(|map| map.fleet).collect();
         if fleets.is_empty() {
-            fleets = lease::fleets(reader, namespace.as_str()).await?;
+            fleets = lock::fleets(reader, namespace.as_str()).await?;
         }
         match (fleets.pop_first(), fleets.is_empty()) {
             (Some(fleet), true) => Ok((fleet, namespace)),

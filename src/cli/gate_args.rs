@@ -7,7 +7,7 @@ use super::CommandError;
 use super::cluster_args::parse_duration;
 use super::environment;
 use crate::gates::{Evaluator, Prometheus, PrometheusAddress, Token};
-use nodecfg_cluster::objects::ObjectReader;
+use nodecfg_cluster::reading::objects::ObjectReader;
 
 /// Variable of the address.
 const URL: &str = "NODECFG_PROMETHEUS_URL";

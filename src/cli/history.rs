@@ -10,7 +10,7 @@ use crate::report;
 use crate::report::history::History;
 use crate::report::{Format, history as shown};
 use crate::repository::history::known;
-use nodecfg_cluster::observe::{list, read_contents};
+use nodecfg_cluster::reading::observe::{list, read_contents};
 use nodecfg_contract::names::{CommitId, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_observed::ConfigMapKey;

@@ -16,7 +16,7 @@ use crate::report::{Format, findings};
 use kubelet_config::Minor;
 use kubelet_config::label::check_label_key;
 use kubelet_config::minor::NEWEST_RELEASED;
-use nodecfg_cluster::observe::observe;
+use nodecfg_cluster::reading::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::json_document::Document;

@@ -10,8 +10,8 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::layout;
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
-use nodecfg_cluster::apply::{Applier, Target};
-use nodecfg_cluster::diagnostics::InstalledObject;
+use nodecfg_cluster::writing::apply::{Applier, Target};
+use nodecfg_cluster::writing::diagnostics::InstalledObject;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::installation::{
     AGENT_NAMESPACE, FORMER_CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers, config_maps_policy,

@@ -9,8 +9,9 @@ use super::fleet_args::FleetArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, environment};
 use crate::report::orders::Holder;
-use nodecfg_cluster::lease::LeaseView;
-use nodecfg_cluster::{ClusterReader, LabelKeys, lease, observe};
+use nodecfg_cluster::lock::LeaseView;
+use nodecfg_cluster::reading::observe;
+use nodecfg_cluster::{ClusterReader, LabelKeys, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_observed::ManagedConfigMap;
@@ -57,7 +58,7 @@ impl OrderArgs {
 impl FleetLocation {
     /// Reports whether the namespace has a Lease or a ConfigMap of the fleet.
     async fn exists(&self) -> Result<bool, CommandError> {
-        Ok(lease::read(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
+        Ok(lock::read(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
             || self.reader.list_config_maps(self.namespace.as_str()).await?.iter().any(|map| self.owns(map)))
     }
 
@@ -110,7 +111,7 @@ impl FleetLocation {
 
 /// The holder of the lock, unless its lease seems expired.
 pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder> {
-    let identity = lease::current_holder(view, now)?.to_owned();
+    let identity = lock::current_holder(view, now)?.to_owned();
     Some(Holder { identity, since: view.and_then(|view| view.acquired) })
 }
 

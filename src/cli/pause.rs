@@ -7,8 +7,8 @@ use super::{CommandResult, Exit, Terminal, run};
 use crate::report;
 use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
 use crate::report::{Format, orders};
-use nodecfg_cluster::lease;
-use nodecfg_cluster::lease::LeaseSnapshot;
+use nodecfg_cluster::lock;
+use nodecfg_cluster::lock::LeaseSnapshot;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_observed::Pause;
@@ -46,7 +46,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let mut wanted: Option<Pause> = None;
     let mut unknown = None;
     let _held = run::defer_signals("finishing the current change");
-    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+    let snapshot = lock::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
         // The same value in every attempt, so that a write whose response was lost is recognized.
         let pause = wanted.get_or_insert_with(|| Pause {
             by: by.clone(),

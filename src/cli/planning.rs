@@ -11,8 +11,9 @@ use super::terminal::Terminal;
 use crate::report::{Format, findings};
 use crate::telemetry::spans;
 use kubelet_config::finding::{Finding, Severity, Strictness};
-use nodecfg_cluster::lease::{HeldLock, OrderError};
-use nodecfg_cluster::{ClusterError, ClusterReader, lease, observe};
+use nodecfg_cluster::lock::{HeldLock, OrderError};
+use nodecfg_cluster::reading::observe;
+use nodecfg_cluster::{ClusterError, ClusterReader, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_observed::{Observed, Orders};
 use nodecfg_plan::{CLUSTER_FINDINGS, Options, Plan, Scope};
@@ -71,7 +72,7 @@ async fn orders(
     if let Some(lock) = lock {
         return Ok(lock.read_orders().await?);
     }
-    match lease::snapshot(reader, namespace.as_str(), fleet).await {
+    match lock::snapshot(reader, namespace.as_str(), fleet).await {
         Ok(snapshot) => Ok(snapshot.orders),
         Err(OrderError::Cluster(error @ ClusterError::Forbidden { .. })) => {
             tracing::warn!(

@@ -23,8 +23,8 @@ use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::prepare::check_permissions;
 use crate::telemetry::spans;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::lease::{HeldLock, LockOptions};
-use nodecfg_cluster::{ClusterReader, ClusterWriter, lease};
+use nodecfg_cluster::lock::{HeldLock, LockOptions};
+use nodecfg_cluster::{ClusterReader, ClusterWriter, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_observed::Pause;
 use nodecfg_plan::{Options, Plan, Problem, check_returning};
@@ -81,10 +81,10 @@ impl LockArgs {
     ) -> Result<HeldLock, CommandError> {
         let host =
             hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
-        let identity = lease::identity(&host, std::process::id(), fastrand::u64(..));
+        let identity = lock::identity(&host, std::process::id(), fastrand::u64(..));
         let timeout = self.lock_timeout.unwrap_or_default();
         let lock = LockOptions { timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
-        Ok(lease::acquire(reader, lock).instrument(spans::stage("lock")).await?)
+        Ok(lock::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
 }
 
@@ -307,7 +307,7 @@ impl Reconciliation<'_> {
     /// Pauses the pool, and records the allowed disruption. An existing pause is kept.
     async fn pause_pool(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
         let fleet = &self.loaded.desired.fleet;
-        lease::update_orders(self.reader, self.options.namespace.as_str(), fleet, |snapshot| {
+        lock::update_orders(self.reader, self.options.namespace.as_str(), fleet, |snapshot| {
             let mut orders = snapshot.orders.clone();
             let recorded = orders.pauses.entry(pool.clone()).or_insert_with(|| pause.clone());
             if pause.allowed.is_some() {
@@ -326,8 +326,8 @@ async fn remove_pause(
     namespace: &NamespaceName,
     fleet: &FleetName,
     (pool, pause): (&PoolName, &Pause),
-) -> Result<(), lease::OrderError> {
-    lease::update_orders(reader, namespace.as_str(), fleet, |snapshot| {
+) -> Result<(), lock::OrderError> {
+    lock::update_orders(reader, namespace.as_str(), fleet, |snapshot| {
         let mut orders = snapshot.orders.clone();
         let found = orders.pauses.get_mut(pool)?;
         if found == pause {

@@ -17,7 +17,7 @@ use super::{CommandError, CommandResult, Exit, Terminal, run};
 use crate::report;
 use crate::report::release::{Release, ReleaseEnd, ReleasedNode};
 use crate::report::{Format, count, progress, release};
-use nodecfg_cluster::lease::HeldLock;
+use nodecfg_cluster::lock::HeldLock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};

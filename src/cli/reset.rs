@@ -22,7 +22,7 @@ use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::observe::list;
+use nodecfg_cluster::reading::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;

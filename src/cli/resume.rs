@@ -7,7 +7,7 @@ use super::pause::print_results;
 use super::{CommandResult, Terminal, run};
 use crate::report::Format;
 use crate::report::orders::{PoolOrder, PoolResult};
-use nodecfg_cluster::lease;
+use nodecfg_cluster::lock;
 use nodecfg_contract::names::PoolName;
 use nodecfg_observed::Pause;
 
@@ -30,7 +30,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut unknown = None;
     let _held = run::defer_signals("finishing the current change");
-    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+    let snapshot = lock::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
         let pauses = &snapshot.orders.pauses;
         let is_known = |pool: &PoolName| known.contains(pool) || pauses.contains_key(pool) || before.contains_key(pool);
         unknown = args.pools.iter().find(|pool| !is_known(pool)).cloned();

@@ -21,7 +21,7 @@ use crate::report::{Format, count, names};
 use kubelet_config::removals;
 use kubelet_config::risk::Class;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::observe::list;
+use nodecfg_cluster::reading::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NamespaceName, PoolName};

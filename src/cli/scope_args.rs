@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::CommandError;
 use super::unknown_name::unknown_name;
-use nodecfg_cluster::observe::list;
+use nodecfg_cluster::reading::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};

@@ -20,7 +20,7 @@ use crate::review::of_plan;
 use crate::rollout::execute;
 use crate::rollout::execute::Rollout;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::{ClusterReader, lease};
+use nodecfg_cluster::{ClusterReader, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_plan::Options;
 use nodecfg_rollout::machine::Mode;
@@ -121,7 +121,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 
 /// Reports whether no client holds the lock of the fleet.
 async fn is_free(reader: &ClusterReader, namespace: &NamespaceName, fleet: &FleetName) -> bool {
-    let lease = lease::read(reader, namespace.as_str(), fleet).await;
+    let lease = lock::read(reader, namespace.as_str(), fleet).await;
     lease.is_ok_and(|lease| lease.is_none_or(|lease| lease.holder().is_none()))
 }
 
@@ -130,7 +130,7 @@ async fn no_sync(reader: &ClusterReader, namespace: NamespaceName, fleet: &Fleet
     if was_free && is_free(reader, &namespace, fleet).await {
         return;
     }
-    match lease::wait_until_free(reader, namespace.as_str(), fleet).await {
+    match lock::wait_until_free(reader, namespace.as_str(), fleet).await {
         Ok(()) => tokio::time::sleep(WATCH_DELAY).await,
         Err(error) => {
             tracing::info!("whether a sync runs is unknown: {error}");

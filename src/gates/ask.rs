@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::prometheus::Prometheus;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::objects::{ObjectReader, Wanted};
+use nodecfg_cluster::reading::objects::{ObjectReader, Wanted};
 use nodecfg_fleet::gates::{ObjectRef, PrometheusQuery, Question};
 use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};

@@ -182,7 +182,7 @@ mod tests {
     /// Files that define error codes. A regular expression finds the codes.
     const SOURCES: [&str; 6] = [
         include_str!("../../crates/agent/src/cli/failure.rs"),
-        include_str!("../../crates/cluster/src/error.rs"),
+        include_str!("../../crates/cluster/src/connection/error.rs"),
         include_str!("../../crates/plan/src/problem.rs"),
         include_str!("../../crates/plan/src/saved/read.rs"),
         include_str!("../cli/plan_file.rs"),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use nodecfg_cluster::writer::NodeNotice;
+use nodecfg_cluster::writing::writer::NodeNotice;
 use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Number of nodes that a shared Event names.

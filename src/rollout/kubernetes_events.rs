@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::event_limits::{EventLimits, Limits};
 use super::execute::Rollout;
 use nodecfg_cluster::ClusterWriter;
-use nodecfg_cluster::writer::NodeNotice;
+use nodecfg_cluster::writing::writer::NodeNotice;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_rollout::StopReason;
 use nodecfg_rollout::progress::{Event, Progress};

@@ -62,7 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use nodecfg_cluster::fake::{Reply, reader};
+    use nodecfg_cluster::connection::fake::{Reply, reader};
     use nodecfg_plan::fixtures::node_name;
 
     /// A released node must cost no connection until the end of the run.

@@ -4,8 +4,8 @@
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 
-use nodecfg_cluster::permission::Needs;
-use nodecfg_cluster::writer::{ConfigMapSpec, Created};
+use nodecfg_cluster::writing::permission::Needs;
+use nodecfg_cluster::writing::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, Replaced};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;

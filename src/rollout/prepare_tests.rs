@@ -2,9 +2,10 @@
 
 use super::*;
 use kubelet_config::risk::Class;
-use nodecfg_cluster::fake::{Reply, status};
-use nodecfg_cluster::lease::LockOptions;
-use nodecfg_cluster::{Binding, fake, lease};
+use nodecfg_cluster::connection::fake;
+use nodecfg_cluster::connection::fake::{Reply, status};
+use nodecfg_cluster::lock::LockOptions;
+use nodecfg_cluster::{Binding, lock};
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Drain, DrainMark, Node, NodeContent};
 use nodecfg_plan::fixtures::{
@@ -64,7 +65,7 @@ async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, f
     });
     let reader = ClusterReader::new(client, "https://fake", fake::options());
     let reader = reader.with_binding(Some(Binding::NodeConfig)).await.unwrap();
-    let held = lease::acquire(&reader, LockOptions::new("kube-system", fleet(), "me".to_owned())).await.unwrap();
+    let held = lock::acquire(&reader, LockOptions::new("kube-system", fleet(), "me".to_owned())).await.unwrap();
     let writer = ClusterWriter::new(reader.within(Duration::ZERO), &held);
     // The lock is renewed as long as it is not dropped.
     std::mem::forget(held);

@@ -204,9 +204,10 @@ mod tests {
 
     use super::*;
     use kubelet_config::risk::Class;
-    use nodecfg_cluster::fake::{Reply, status};
-    use nodecfg_cluster::lease::LockOptions;
-    use nodecfg_cluster::{fake, lease};
+    use nodecfg_cluster::connection::fake;
+    use nodecfg_cluster::connection::fake::{Reply, status};
+    use nodecfg_cluster::lock;
+    use nodecfg_cluster::lock::LockOptions;
     use nodecfg_observed::drain::DRAIN_TAINT;
     use nodecfg_plan::drain::fixtures::{mark, pod};
     use nodecfg_plan::fixtures::{fleet, node_name, pool_name, source};
@@ -321,7 +322,7 @@ mod tests {
             });
         let reader = ClusterReader::new(client, "https://fake", fake::options());
         let lock = LockOptions::new("kube-system", fleet(), "me".to_owned());
-        let held = lease::acquire(&reader, lock).await.unwrap();
+        let held = lock::acquire(&reader, lock).await.unwrap();
         // No failure is retried.
         let writer = ClusterWriter::new(reader.within(Duration::ZERO), &held);
         send(request, &reader, Some(&writer)).await

@@ -13,14 +13,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::events::{Announcement, Download, FetchError, NodeHealth};
-use nodecfg_cluster::error::ClusterError;
-use nodecfg_cluster::follow::{Change, Following, follow};
-use nodecfg_cluster::list::Collection;
-use nodecfg_cluster::operation::{Operation, Resource, Verb};
-use nodecfg_cluster::reader::found;
-use nodecfg_cluster::retry::RetryPolicy;
-use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
-use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
+use nodecfg_cluster::connection::error::ClusterError;
+use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
+use nodecfg_cluster::connection::retry::RetryPolicy;
+use nodecfg_cluster::connection::transport::{Call, Limits, Transport, Whole};
+use nodecfg_cluster::reading::follow::{Change, Following, follow};
+use nodecfg_cluster::reading::list::Collection;
+use nodecfg_cluster::reading::reader::found;
+use nodecfg_cluster::writing::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::installation::AGENT_DAEMON_SET;
@@ -91,7 +91,7 @@ pub struct AgentClient {
 
 impl AgentClient {
     /// Creates the client of this node's agent. `client` must not retry; those of
-    /// [`connect`](nodecfg_cluster::connect) do not. `server` is the address in errors.
+    /// [`connect`](nodecfg_cluster::connection::connect) do not. `server` is the address in errors.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {
         let limits = Limits { attempt: options.request_timeout, total: options.retry_limit };

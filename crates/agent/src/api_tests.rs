@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::*;
-use nodecfg_cluster::fake::{RecordedRequest, Reply, replying, serving};
+use nodecfg_cluster::connection::fake::{RecordedRequest, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY, KubeletVersion};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
@@ -218,7 +218,7 @@ fn with_metadata(metadata: &Value) -> Value {
 }
 
 /// Client of a server with one constant NodeConfig and this Node.
-fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, nodecfg_cluster::fake::Log) {
+fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, nodecfg_cluster::connection::fake::Log) {
     let item = with_metadata(metadata);
     let (client, log) = serving(move |asked: &RecordedRequest| match asked.uri.as_str() {
         uri if uri.contains("/nodes/") => Reply::Json(node.0, node.1.clone()),

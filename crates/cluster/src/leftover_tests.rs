@@ -1,7 +1,7 @@
 //! NodeConfigs that a compromised node left behind so that no later machine of its name gets one.
 
 use super::*;
-use crate::observe;
+use crate::reading::observe;
 
 /// A cluster with Nodes that joined ten minutes ago.
 async fn old_cluster(nodes: &[&str]) -> (Api, ClusterReader) {

@@ -1,65 +1,32 @@
 //! Kubernetes API client: connecting, reading, watching, locking and writing. Must not plan, judge or print.
 //!
-//! [`connect`] finds the server. [`ClusterReader`] reads and has no method that changes the cluster. [`watch`]
-//! follows Nodes. [`lease`] holds the lock that keeps a second sync out. [`ClusterWriter`] writes and requires that
-//! lock. [`retry`] is the only retry policy.
+//! Each folder uses only those before it:
+//!
+//! - [`connection`] finds the server and sends requests; [`connection::retry`] is the only retry policy.
+//! - [`reading`]: [`ClusterReader`] has no method that changes the cluster. [`reading::watch`] follows Nodes.
+//! - [`lock`] holds the lock that keeps a second sync out.
+//! - [`writing`]: [`ClusterWriter`] requires that lock.
+//! - [`drain`]: requests of a drain.
 
-pub mod apply;
-mod assignment_writer;
-pub mod binding;
-mod configz;
-pub mod connect;
-pub mod diagnostics;
-mod drain_mark;
-#[cfg(test)]
-mod drain_sandbox_tests;
-pub mod error;
-mod evict;
-mod failure;
-#[cfg(any(test, feature = "fake"))]
-pub mod fake;
-pub mod follow;
-#[cfg(test)]
-mod hostile_tests;
-mod items;
-pub mod lease;
-pub mod list;
-mod node_decoder;
-mod node_join;
-mod node_lists;
+pub mod connection;
+pub mod drain;
+pub mod lock;
 #[cfg(test)]
 mod nodeconfig_tests;
-pub mod objects;
-pub mod observe;
-pub mod operation;
-pub mod permission;
-mod pods;
-mod pointer_writer;
-mod proxy;
-pub mod reader;
-mod references;
-pub mod retry;
-mod salvage;
+pub mod reading;
 #[cfg(test)]
 mod sandbox_tests;
-mod shared_values;
-mod streaming_list;
-pub mod transport;
-pub mod watch;
-mod whoami;
-mod wire;
-mod wire_pod;
-pub mod writer;
+pub mod writing;
 
-pub use binding::Binding;
-pub use configz::CONFIGZ_PATIENCE;
-pub use connect::ConnectError;
-pub use error::ClusterError;
-pub use lease::LockError;
-pub use operation::{Operation, Resource, Verb};
-pub use pods::PodEvent;
-pub use pointer_writer::{PointerSpec, Replaced};
-pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
-pub use watch::NodeEvent;
-pub use wire::{IgnoredContent, Meta, WireConfigMap, WireNode};
-pub use writer::ClusterWriter;
+pub use connection::connect::ConnectError;
+pub use connection::error::ClusterError;
+pub use connection::operation::{Operation, Resource, Verb};
+pub use drain::pods::PodEvent;
+pub use lock::LockError;
+pub use reading::binding::Binding;
+pub use reading::configz::CONFIGZ_PATIENCE;
+pub use reading::node_join::NodeEvent;
+pub use reading::reader::{ClusterReader, LabelKeys, ReaderOptions};
+pub use reading::wire::{IgnoredContent, Meta, WireConfigMap, WireNode};
+pub use writing::pointer_writer::{PointerSpec, Replaced};
+pub use writing::writer::ClusterWriter;

@@ -9,13 +9,14 @@ use futures::{Stream, StreamExt};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::binding::Binding;
-use super::fake::{Reply, options, serving};
-use super::lease::{HeldLock, LockOptions};
-use super::permission::Needs;
-use super::transport::{Call, Whole};
-use super::wire::IgnoredContent;
-use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb, lease};
+use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
+use crate::connection::fake::{Reply, options, serving};
+use crate::connection::transport::{Call, Whole};
+use crate::lock;
+use crate::lock::{HeldLock, LockOptions};
+use crate::reading::binding::Binding;
+use crate::reading::wire::IgnoredContent;
+use crate::writing::permission::Needs;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement, nodeconfig};
@@ -66,7 +67,7 @@ async fn cluster(nodes: &[&str]) -> (Api, ClusterReader) {
 
 async fn writer(reader: &ClusterReader) -> (ClusterWriter, HeldLock) {
     let lock = LockOptions::new("kube-system", FleetName::new("prod").expect("a name"), "me".to_owned());
-    let held = lease::acquire(reader, lock).await.expect("free");
+    let held = lock::acquire(reader, lock).await.expect("free");
     (ClusterWriter::new(reader.clone(), &held), held)
 }
 
@@ -361,7 +362,7 @@ async fn list_finds_the_references_that_prune_finds() {
             "spec": {"configSource": source(named)}});
         create(&api, GROUP, "nodeconfigs", object);
     }
-    let observed = super::observe::list(&reader, None).await.expect("a list");
+    let observed = crate::reading::observe::list(&reader, None).await.expect("a list");
     assert_eq!(observed.references, reader.references().await.expect("references"));
     assert_eq!(observed.references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
 }
@@ -465,7 +466,7 @@ async fn checks_the_permissions_of_a_rollout() {
 async fn missing_namespace_or_definition_refers_to_nodecfg_install() {
     let (_api, reader) = cluster(&["n1"]).await;
     let lock = LockOptions::new("nodecfg-system", FleetName::new("prod").expect("a name"), "me".to_owned());
-    let error = lease::acquire(&reader, lock).await.expect_err("no namespace");
+    let error = lock::acquire(&reader, lock).await.expect_err("no namespace");
     assert!(error.help().contains("nodecfg install"), "{}", error.help());
 
     let (writer, _held) = writer(&reader).await;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use super::binding::{Binding, BindingEvidence};
-use super::fake::options;
-use super::lease::{self, HeldLock, LockError, LockOptions};
-use super::writer::{ConfigMapSpec, Created, NodeNotice};
 use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
+use crate::connection::fake::options;
+use crate::lock;
+use crate::lock::{HeldLock, LockError, LockOptions};
+use crate::reading::binding::{Binding, BindingEvidence};
+use crate::writing::writer::{ConfigMapSpec, Created, NodeNotice};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::Placement;
@@ -39,7 +40,7 @@ fn lock(me: &str) -> LockOptions {
 }
 
 async fn writer(reader: &ClusterReader) -> (ClusterWriter, HeldLock) {
-    let held = lease::acquire(reader, lock("me")).await.expect("free");
+    let held = lock::acquire(reader, lock("me")).await.expect("free");
     (ClusterWriter::new(reader.clone(), &held), held)
 }
 
@@ -214,15 +215,15 @@ async fn events_are_sent_and_never_fail() {
 #[tokio::test]
 async fn only_one_sync_of_a_fleet_holds_the_lock() {
     let (_api, reader) = cluster(ServerProfile::V1_36, 0);
-    let held = lease::acquire(&reader, lock("one")).await.expect("free");
-    let error = lease::acquire(&reader, lock("two")).await.expect_err("held");
+    let held = lock::acquire(&reader, lock("one")).await.expect("free");
+    let error = lock::acquire(&reader, lock("two")).await.expect_err("held");
     assert!(matches!(&error, LockError::Held { holder, .. } if holder == "one"), "{error}");
     let other = LockOptions { fleet: FleetName::new("other").expect("a name"), ..lock("two") };
-    lease::acquire(&reader, other).await.expect("another fleet's lock").release().await;
+    lock::acquire(&reader, other).await.expect("another fleet's lock").release().await;
     held.release().await;
-    lease::acquire(&reader, lock("two")).await.expect("released").release().await;
+    lock::acquire(&reader, lock("two")).await.expect("released").release().await;
     let nowhere = LockOptions { namespace: "nope".to_owned(), ..lock("one") };
-    let error = lease::acquire(&reader, nowhere).await.expect_err("no namespace");
+    let error = lock::acquire(&reader, nowhere).await.expect_err("no namespace");
     assert!(matches!(error, LockError::Cluster(ClusterError::NamespaceMissing { .. })), "{error}");
 }
 

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use nodecfg_contract::installation::AGENT_NAMESPACE;
 
 use super::*;
-use nodecfg_cluster::apply::Target;
+use nodecfg_cluster::writing::apply::Target;
 
 fn name(text: &str) -> NamespaceName {
     NamespaceName::new(text).expect("a name")

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use crate::cli::drain_forecast::with_drained_pods;
 use crate::review::{Review, Side, of_plan};
 use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, Selection, build};
-use nodecfg_cluster::observe::{list, observe, read_contents};
-use nodecfg_cluster::watch::NodeEvent;
-use nodecfg_cluster::{ClusterError, ClusterReader, lease};
+use nodecfg_cluster::NodeEvent;
+use nodecfg_cluster::reading::observe::{list, observe, read_contents};
+use nodecfg_cluster::{ClusterError, ClusterReader, lock};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_fleet::Desired;
 use nodecfg_observed::{ConfigMapKey, Observed, Orders};
@@ -161,7 +161,7 @@ impl View {
                 .namespace
                 .as_ref()
                 .map_or_else(|| self.reader.binding().default_namespace(), NamespaceName::as_str);
-            let found = lease::fleets(&self.reader, namespace).await?;
+            let found = lock::fleets(&self.reader, namespace).await?;
             fleets.extend(found.into_iter().map(|fleet| (fleet, namespace.to_owned())));
         }
         if let Some((desired, namespace)) = self.compared() {
@@ -191,7 +191,7 @@ async fn read_fleet_orders(
         pauses: std::collections::BTreeMap::new(),
         unknown: None,
     };
-    let lease = match lease::read(reader, &orders.namespace, &orders.fleet).await {
+    let lease = match lock::read(reader, &orders.namespace, &orders.fleet).await {
         Ok(None) => return Ok(orders),
         Ok(Some(lease)) => lease,
         Err(error @ ClusterError::Forbidden { .. }) => {
@@ -200,7 +200,7 @@ async fn read_fleet_orders(
         }
         Err(error) => return Err(error),
     };
-    let holder = lease::current_holder(Some(&lease), reader.server_time());
+    let holder = lock::current_holder(Some(&lease), reader.server_time());
     orders.rollout = holder.map(|holder| Running { holder: holder.to_owned(), since: lease.acquired });
     match Orders::read(&lease.annotations) {
         Ok(Orders { pauses, abort }) => (orders.pauses, orders.abort) = (pauses, abort),

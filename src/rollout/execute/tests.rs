@@ -3,7 +3,7 @@
 use super::*;
 use kubelet_config::risk::Class;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::operation::{Operation, Resource, Verb};
+use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_plan::drain::fixtures::pod;
 use nodecfg_plan::fixtures::{

@@ -1,7 +1,8 @@
 //! Tests of executions against an embedded cluster, by the requests that reach its API server.
 
-use nodecfg_cluster::lease::LockOptions;
-use nodecfg_cluster::{ReaderOptions, lease, observe};
+use nodecfg_cluster::lock::LockOptions;
+use nodecfg_cluster::reading::observe;
+use nodecfg_cluster::{ReaderOptions, lock};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::{Abort, Drain, Pause};
@@ -38,9 +39,9 @@ impl Cluster {
         Self { embedded, reader }
     }
 
-    async fn writer(&self) -> (ClusterWriter, lease::HeldLock) {
+    async fn writer(&self) -> (ClusterWriter, lock::HeldLock) {
         let lock = LockOptions::new(NAMESPACE, fleet(), "me".to_owned());
-        let held = lease::acquire(&self.reader, lock).await.unwrap();
+        let held = lock::acquire(&self.reader, lock).await.unwrap();
         (ClusterWriter::new(self.reader.clone(), &held), held)
     }
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::{AgentClient, COMPONENT};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
-use nodecfg_cluster::error::ClusterError;
-use nodecfg_cluster::operation::{Operation, Resource, Verb};
-use nodecfg_cluster::transport::{Call, Whole};
+use nodecfg_cluster::connection::error::ClusterError;
+use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
+use nodecfg_cluster::connection::transport::{Call, Whole};
 use nodecfg_cluster::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -83,7 +83,7 @@ impl AgentClient {
             placement: *placement,
             self_assigned: true,
         };
-        // As the reconciler creates it, see `crates/cluster/src/assignment_writer.rs`.
+        // As the reconciler creates it, see `crates/cluster/src/writing/assignment_writer.rs`.
         let body = json!({
             "apiVersion": "nodecfg.dev/v1alpha1",
             "kind": "NodeConfig",

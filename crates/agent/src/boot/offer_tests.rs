@@ -9,8 +9,8 @@ use super::tests::{in_place, modes, node, now, text};
 use super::*;
 use crate::boot::offer::{ReadOptions, Target};
 use crate::disk::memory::MemoryDisk;
-use nodecfg_cluster::fake::{Log, Reply, replying, serving, status};
-use nodecfg_cluster::retry::RetryPolicy;
+use nodecfg_cluster::connection::fake::{Log, Reply, replying, serving, status};
+use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 
 /// Short times in the proportions of the defaults.

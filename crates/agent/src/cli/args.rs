@@ -8,7 +8,7 @@ use crate::host::command::CommandLine;
 use crate::host::system::Actions;
 use crate::placement::Activation;
 use crate::settings::Settings;
-use nodecfg_cluster::connect::Environment;
+use nodecfg_cluster::connection::connect::Environment;
 
 /// Default of --store-dir.
 pub(super) const STORE: &str = "/var/lib/nodecfg";

@@ -12,7 +12,7 @@ use crate::host::command::CommandLine;
 use crate::host::system::version_of;
 use crate::placement::Activation;
 use crate::runtime::Paths;
-use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::Placement;
 use nodecfg_contract::installation::NAMESPACE;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anstream::eprint;
 use anstyle::{AnsiColor, Style};
 use nodecfg_cluster::ClusterError;
-use nodecfg_cluster::connect::ConnectError;
+use nodecfg_cluster::connection::connect::ConnectError;
 use nodecfg_contract::json_document::{Document, Kind};
 use serde::Serialize;
 

@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::settings::Settings;
-use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};

@@ -26,7 +26,7 @@ use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
 use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::retry::RetryPolicy;
+use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::names::NodeName;
 

@@ -1,0 +1,8 @@
+//! Requests of a drain: marks of nodes, evictions, and the pods and volumes of a node.
+
+pub(crate) mod drain_mark;
+#[cfg(test)]
+mod drain_sandbox_tests;
+mod evict;
+pub(crate) mod pods;
+pub(crate) mod wire_pod;
