@@ -8,15 +8,13 @@ use std::time::Duration;
 use crate::drain::{DrainMode, DrainPolicy};
 use crate::gates::Gate;
 use crate::schedule::Schedule;
-use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::duration;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
-use nodecfg_contract::Placement;
+use kubelet_config::{Minor, duration};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY, Placement};
 
 /// Desired state of one revision.
 #[derive(Debug, Clone)]
@@ -110,6 +108,12 @@ pub enum PoolTarget {
 }
 
 impl PoolTarget {
+    /// Hash of the rendered configuration. `None` for the local one.
+    #[must_use]
+    pub fn hash(&self) -> Option<ContentHash> {
+        self.rendered().map(|rendered| rendered.hash)
+    }
+
     /// The rendered configuration, if it is one.
     #[must_use]
     pub fn rendered(&self) -> Option<&Rendered> {

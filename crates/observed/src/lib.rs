@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use kubelet_config::Minor;
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::config_map::FetchedConfigMap;
@@ -265,6 +266,18 @@ impl Node {
     #[must_use]
     pub fn assigned_placement(&self) -> Placement {
         self.content.and_then(|content| content.placement).unwrap_or_else(|| self.active_placement())
+    }
+
+    /// Minor version of the node's kubelet, also if no rules of it are known.
+    #[must_use]
+    pub fn minor(&self) -> Option<Minor> {
+        self.kubelet_version.filter(|version| version.major == 1).map(|version| Minor(version.minor))
+    }
+
+    /// Minor version of the node's kubelet, if its rules are known.
+    #[must_use]
+    pub fn known_minor(&self) -> Option<Minor> {
+        self.minor().filter(|minor| minor.is_known())
     }
 
     /// Reports whether the node follows `configSource`, as far as known.

@@ -1,13 +1,12 @@
 //! Index of the cluster's ConfigMaps: owner and content of the ConfigMaps that nodes point at or that pools need.
 
+use nodecfg_contract::names::FleetName;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::decide::{CurrentSource, SourceOwner};
-use super::make::hash_of;
-use super::required_config_maps::pool_placement;
 use super::{ConfigMapPlan, Problem};
 use crate::convergence::WantedSource;
+use crate::target::pool_placement;
 use kubelet_config::document::Document;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{NamespaceName, NodeName};
@@ -93,7 +92,7 @@ impl<'a> ConfigMapIndex<'a> {
     /// Returns the owner of the ConfigMap that a node of `pool` points at, and whether it has the desired content.
     #[must_use]
     pub fn current_source(&self, source: &ConfigSource, pool: &Pool) -> CurrentSource {
-        let wanted = hash_of(&pool.target);
+        let wanted = pool.target.hash();
         let fleet = ConfigMapKey::of(source)
             .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))
             .or_else(|| self.fetched(source).and_then(FetchedConfigMap::fleet));
@@ -181,4 +180,26 @@ impl<'a> ConfigMapIndex<'a> {
             create: existing.is_none(),
         })
     }
+}
+
+/// ConfigMap that a node points at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurrentSource {
+    /// Its owner.
+    pub owner: SourceOwner,
+    /// Whether its content is the desired one.
+    pub same_content: bool,
+    /// The source with the hash and uid that the cluster has now.
+    pub wanted: WantedSource,
+}
+
+/// Owner of the ConfigMap that a node points at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceOwner {
+    /// This fleet.
+    Us,
+    /// Another fleet.
+    Fleet(FleetName),
+    /// No known fleet.
+    Unknown,
 }

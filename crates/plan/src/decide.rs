@@ -3,7 +3,9 @@
 
 use super::drains::{DrainNeed, drain_by, drain_by_other};
 use super::{Action, LeftAlone, Owner, Step, Why};
-use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
+use crate::config_maps::{CurrentSource, SourceOwner};
+use crate::convergence::{Convergence, Target, WaitContext, evaluate};
+use crate::present::is_available;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::{Assignment, ConfigSource, Placement};
@@ -17,28 +19,6 @@ pub enum Decision {
     Step(Step),
     /// The node is left unchanged.
     LeaveAlone(LeftAlone),
-}
-
-/// ConfigMap that a node points at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CurrentSource {
-    /// Its owner.
-    pub owner: SourceOwner,
-    /// Whether its content is the desired one.
-    pub same_content: bool,
-    /// The source with the hash and uid that the cluster has now.
-    pub wanted: WantedSource,
-}
-
-/// Owner of the ConfigMap that a node points at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceOwner {
-    /// This fleet.
-    Us,
-    /// Another fleet.
-    Fleet(FleetName),
-    /// No known fleet.
-    Unknown,
 }
 
 /// Pause state of a pool.
@@ -275,49 +255,4 @@ pub fn hold_reason(node: &Node) -> Option<Why> {
 pub fn is_adopted(node: &Node, current: &CurrentSource) -> bool {
     let runs = || evaluate(&Target::Source(current.wanted.clone()), node, WaitContext::STATE_ONLY);
     !matches!(current.owner, SourceOwner::Fleet(_)) && current.same_content && runs() == Convergence::Converged
-}
-
-/// Invariant 4: a node is available while it is Ready, converged on its current source, not cordoned, not maintained by
-/// another program, and not being deleted. A node that ignores its source, cannot fetch it, or waits for a drain is not
-/// in transition: it keeps its running configuration. (Recorded when a ConfigMap in use was deleted.) The state of an
-/// unreadable node is unknown, so it is unavailable.
-#[must_use]
-pub fn is_available(node: &Node) -> bool {
-    node.ready == Readiness::Ready
-        && !node.deleting
-        && !node.cordoned
-        && node.maintainer.is_none()
-        && !is_marked(node)
-        && !node.is_unreadable()
-        && (!node.follows_config_source()
-            || matches!(
-                present_state(node),
-                Convergence::Converged
-                    | Convergence::Waiting(Waiting::Syncing { .. })
-                    | Convergence::Failed(ConvergenceFailure::NotPrepared { .. })
-            ))
-}
-
-/// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
-/// it, whether a person has cordoned it for a change, or whether an earlier run has drained it. A Ready node in
-/// transition is unavailable but not broken: it waits for the canaries.
-pub(super) fn is_broken(node: &Node) -> bool {
-    node.ready != Readiness::Ready || node.cordoned || is_marked(node) || refuses(node)
-}
-
-/// Reports whether the taint of a drain keeps new pods from the node.
-fn is_marked(node: &Node) -> bool {
-    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
-}
-
-/// Reports whether a node refuses its current source. A node that waits for a drain runs its pods well: another
-/// assignment needs budget.
-pub(super) fn refuses(node: &Node) -> bool {
-    matches!(present_state(node), Convergence::Failed(ConvergenceFailure::Refused { .. }))
-}
-
-/// Progress of a node towards its current source.
-#[must_use]
-pub fn present_state(node: &Node) -> Convergence {
-    evaluate(&Target::present(node), node, WaitContext::STATE_ONLY)
 }

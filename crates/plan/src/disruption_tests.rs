@@ -1,9 +1,10 @@
 //! Tests of the effect of changes on running pods.
 
 use super::change_fixtures::{cluster, config, planned, runs, wants};
-use super::disruption::{ChangeSet, Disruption};
+use super::disruption::Disruption;
 use super::fixtures::{desired, namespace, node, on, policy, pool, refusing, rendered_of, source};
 use super::{Scope, check};
+use crate::changes::ChangeSet;
 use kubelet_config::risk::{Class, Risk, StateFile};
 use nodecfg_contract::{KubeletVersion, error_text};
 use nodecfg_fleet::{Desired, PoolTarget};

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
-use super::disruption::{has_other_content, returning_fields, worst};
-use super::required_config_maps::pool_placement;
+use super::disruption::has_other_content;
 use super::returning::Returning;
 use super::start::{Start, current_configurations};
-use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
+use crate::changes::{returning_fields, worst};
+use crate::target::pool_placement;
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName};
@@ -108,7 +108,7 @@ impl<'a> DrainNeeds<'a> {
     /// Whether a change from this ConfigMap needs a drain.
     fn known(&self, node: &Node, source: &ConfigSource, from: &Start, rendered: &Rendered) -> DrainNeed {
         let own = self.returning.borrow_mut().of(node, from);
-        let key = Comparison { from: from.clone(), own, kubelet: known_minor(node) };
+        let key = Comparison { from: from.clone(), own, kubelet: node.known_minor() };
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }

@@ -2,14 +2,9 @@
 //! pointer of the pool. A compromised node can choose its own configuration and report success on it.
 
 use super::{Action, PoolPlan, Step, Why};
+use crate::present::proves;
 use nodecfg_contract::names::NodeName;
 use nodecfg_observed::{Node, Observed};
-
-/// Reports whether the reconciler wrote the assignment of a node. Otherwise the node says nothing about the progress of a
-/// rollout.
-pub(super) fn proves(node: &Node) -> bool {
-    !node.is_self_assigned()
-}
 
 /// Reports whether a step makes its node prove the target: the reconciler assigns it, or has assigned it before.
 pub(super) fn may_prove(step: &Step, observed: &Observed) -> bool {

@@ -1,7 +1,6 @@
 //! Texts of the fixes for changes that a plan refuses.
 
-use super::disruption::OmittedField;
-use super::losses::LostField;
+use crate::changes::{LostField, OmittedField};
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
 

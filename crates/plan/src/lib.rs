@@ -26,6 +26,7 @@ use nodecfg_fleet::{MaxUnavailable, RolloutPolicy};
 use nodecfg_observed::{Maintainer, Node, Pause};
 
 mod addresses;
+mod changes;
 mod check;
 mod config_maps;
 pub mod convergence;
@@ -40,8 +41,10 @@ mod id;
 mod losses;
 mod make;
 mod membership;
+mod options;
 mod overrides;
 mod pointers;
+mod present;
 mod problem;
 mod prune;
 mod required_config_maps;
@@ -50,11 +53,11 @@ mod reset;
 mod returning;
 pub mod sample;
 pub mod saved;
-mod scope;
 mod selection;
 mod start;
 pub mod state;
 mod steps;
+mod target;
 mod verdicts;
 mod waves;
 mod why;
@@ -88,29 +91,32 @@ mod tests;
 #[cfg(test)]
 mod verdicts_tests;
 
-pub use check::{Violation, check, check_returning};
-pub use config_maps::ConfigMapIndex;
-pub use counts::Counts;
-pub use decide::{
-    CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
-    outdated_agent, present_state,
+pub use changes::{
+    ChangeSet, ChangedField, LostField, OmittedField, Sample, changed_fields, paths as lost_paths, placed_fields,
+    sentence as lost_sentence,
 };
-pub use disruption::{ChangeSet, ChangedField, Disruption, OmittedField, changed_fields, placed_fields};
+pub use check::{Violation, check, check_returning};
+pub use config_maps::{ConfigMapIndex, CurrentSource, SourceOwner};
+pub use counts::Counts;
+pub use decide::{Decision, PoolPause, blocked_reason, hold_reason, is_adopted, outdated_agent};
+pub use disruption::Disruption;
 pub use fixes::{fix, loss_fix, rollback_fix};
 pub use id::PlanId;
-pub use losses::{LostField, loss_warnings, paths as lost_paths, sentence as lost_sentence};
-pub use make::{Options, decide_again, make};
+pub use losses::loss_warnings;
+pub use make::{decide_again, make};
 pub use membership::{Membership, belongs, membership};
-pub use pointers::{PointerChange, PointerMove, PointerState, PointerTime};
-pub use problem::Problem;
+pub use options::{Options, Scope};
+pub use pointers::{PointerMove, PointerState, PointerTime};
+pub use present::{is_available, present_state};
+pub use problem::{NearLabel, PointerChange, Problem};
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
-pub use required_config_maps::{pool_placement, pool_target, required_config_maps};
+pub use required_config_maps::required_config_maps;
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
-pub use sample::{Sample, nodes_to_sample};
-pub use scope::Scope;
-pub use selection::{DoubtfulSelection, NearLabel};
+pub use sample::nodes_to_sample;
+pub use selection::DoubtfulSelection;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
-pub use verdicts::{CLUSTER_FINDINGS, known_minor};
+pub use target::{pool_placement, pool_target};
+pub use verdicts::CLUSTER_FINDINGS;
 
 /// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
 /// the part that must not change between review and sync.

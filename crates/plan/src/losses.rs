@@ -1,27 +1,15 @@
 //! What nodes lose by a configuration that replaces theirs and omits fields, by the table of removals. A loss that the
 //! pool does not accept (`spec.kubelet.acceptRemoved`) refuses the plan; other losses are warnings.
 
+use crate::changes::LostField;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::disruption::{ChangedField, OmittedField, omitted_fields};
 use super::{PoolPlan, Problem};
+use crate::changes::{ChangedField, OmittedField, omitted_fields};
 use kubelet_config::finding::Finding;
 use kubelet_config::removals::Removal;
 use kubelet_config::secrets::NOT_SHOWN;
 use nodecfg_fleet::{Pool, RolloutPolicy};
-
-/// An omitted field whose loss harms the nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LostField {
-    /// The field.
-    #[serde(flatten)]
-    pub omitted: OmittedField,
-    /// What the loss means.
-    pub loss: &'static Removal,
-}
 
 /// Omitted fields whose loss a policy does not accept, by path.
 pub(super) fn lost_fields<'a>(
@@ -44,26 +32,6 @@ fn refused_loss(field: &ChangedField, policy: &RolloutPolicy) -> Option<&'static
 pub(super) fn harmful_removal(pool: &PoolPlan) -> Option<Problem> {
     let lost = pool.disruption.lost.clone();
     (!lost.is_empty()).then(|| Problem::HarmfulRemoval { pool: pool.name.clone(), lost })
-}
-
-/// What the nodes lose, and the consequences. `None` if they lose nothing.
-#[must_use]
-pub fn sentence(lost: &[LostField]) -> Option<String> {
-    let (paths, consequences) = (paths(lost), consequences(lost));
-    (!lost.is_empty()).then(|| format!("its nodes lose {paths}, which the configuration omits. {consequences}"))
-}
-
-/// The paths of lost fields, as a list.
-#[must_use]
-pub fn paths(lost: &[LostField]) -> String {
-    lost.iter().map(|field| field.omitted.path.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Each lost field with its consequence.
-fn consequences(lost: &[LostField]) -> String {
-    let texts: BTreeMap<&str, &str> = lost.iter().map(|field| (&*field.loss.field, &*field.loss.consequence)).collect();
-    let text = |(field, consequence): (&str, &str)| format!("{field}: {consequence}");
-    texts.into_iter().map(text).collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
 }
 
 /// Warns of what the changed fields of a pool take away and do not refuse: what it accepts, and static pods that another

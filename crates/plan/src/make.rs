@@ -1,9 +1,10 @@
 //! Construction of a plan: pool membership, decision per node, order of steps, and problems that prevent a plan.
 
+use crate::options::Options;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
-use super::decide::{Decision, PoolPause, Rules, decide, refuses};
+use super::decide::{Decision, PoolPause, Rules, decide};
 use super::drains::{DrainNeeds, releases};
 use super::losses::loss_warnings;
 use super::membership::{Membership, belongs, membership};
@@ -11,9 +12,7 @@ use super::overrides::override_warnings;
 use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
-use super::required_config_maps::pool_target;
 use super::reservations::PoolReservations;
-use super::scope::Scope;
 use super::verdicts::UndeclaredKubelets;
 use super::waves::Sorter;
 use super::{
@@ -21,28 +20,13 @@ use super::{
     verdicts,
 };
 use crate::convergence::Target;
-use kubelet_config::finding::Strictness;
+use crate::options::Scope;
+use crate::present::refuses;
+use crate::target::pool_target;
+use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::{ContentHash, Placement};
 use nodecfg_fleet::{Desired, Pool, PoolTarget, dedupe};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
-
-/// Options of a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Namespace of the ConfigMaps.
-    pub namespace: NamespaceName,
-    /// Whether to move nodes from ConfigMaps that other owners manage.
-    pub take_over: bool,
-    /// Whether to accept a repository without pools, and pools without nodes, whatever the reason.
-    pub allow_empty: bool,
-    /// Strictness beyond the checks of the kubelets.
-    pub gate: Strictness,
-    /// Pools whose pause by an operator is overridden. A pause by policy stays in force.
-    pub despite_pause: BTreeSet<PoolName>,
-    /// Nodes that the plan may change.
-    pub scope: Scope,
-}
 
 /// Makes the plan. The result may be too disruptive to run: see [`Plan::refusals`].
 ///
@@ -227,10 +211,6 @@ fn contested_node(node: &Node, pools: &[&PoolName]) -> Decision {
     Decision::LeaveAlone(LeftAlone::new(node, why))
 }
 
-pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
-    target.rendered().map(|rendered| rendered.hash)
-}
-
 /// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would leave
 /// the pools' nodes without a pool.
 fn safety_problems(
@@ -328,7 +308,7 @@ fn plan_pool(
     options: &Options,
 ) -> PoolPlan {
     let target = pool_target(pool, &options.namespace, observed);
-    let hash = hash_of(&pool.target);
+    let hash = pool.target.hash();
     let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use super::known_minor;
 use crate::convergence::is_accepted;
 use kubelet_config::document::Node as Value;
 use kubelet_config::effective::{is_same_value, named_values};
@@ -27,7 +26,7 @@ pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a
     if found.is_empty() {
         return Vec::new();
     }
-    let newest = found.values().flatten().filter_map(|node| known_minor(node)).max();
+    let newest = found.values().flatten().filter_map(|node| node.known_minor()).max();
     let values = named_values(&rendered.document, newest.unwrap_or(NEWEST));
     let warning = |(set, nodes): (&SetValue, Vec<&Node>)| {
         let value = values.get(&set.field)?;

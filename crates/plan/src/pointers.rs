@@ -4,9 +4,10 @@
 //! else during the rollout once the canaries have held.
 
 use super::problem::Problem;
-use super::required_config_maps::pool_placement;
 use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, evidence};
-use kubelet_config::finding::Finding;
+use crate::present::proves;
+use crate::problem::PointerChange;
+use crate::target::pool_placement;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::pool_pointer::{PointedConfig, PointerError, PoolPointer};
@@ -117,40 +118,6 @@ impl<'a> PublishedPointer<'a> {
     }
 }
 
-/// Change of a pool pointer by another client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PointerChange {
-    /// Name of the pointer.
-    pub name: String,
-    /// How it differs from what the reconciler writes.
-    pub fault: String,
-    /// Whether no client can change it back.
-    pub immutable: bool,
-}
-
-impl PointerChange {
-    /// Warning of a plan.
-    pub(super) fn warning(&self, pool: &Pool, namespace: &NamespaceName) -> Finding {
-        let Self { name, fault, .. } = self;
-        let message = format!("pool {}: another client changed the pointer {namespace}/{name}: {fault}", pool.name);
-        Finding::warning("pool-pointer-changed", message).at(pool.place.clone()).help(self.help(namespace))
-    }
-
-    /// Instruction that repairs the pointer.
-    #[must_use]
-    pub fn help(&self, namespace: &NamespaceName) -> String {
-        let first = "find out which client wrote it";
-        match self.immutable {
-            true => {
-                format!("{first}, run `kubectl -n {namespace} delete configmap {}`, then `nodecfg sync`", self.name)
-            }
-            false => {
-                format!("{first}, then run `nodecfg sync`, which writes it again once nodes prove the configuration")
-            }
-        }
-    }
-}
-
 /// The move of the pointer of a planned pool. `None` if it stays.
 ///
 /// # Errors
@@ -202,7 +169,7 @@ fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
     let wanted = plan.policy.canaries();
     let runs_target = |left: &&LeftAlone| {
-        let proves = observed.nodes.get(&left.node).is_some_and(evidence::proves);
+        let proves = observed.nodes.get(&left.node).is_some_and(proves);
         !left.unavailable && left.why.runs_target() && proves
     };
     let may_prove = || plan.steps().any(|step| evidence::may_prove(step, observed));

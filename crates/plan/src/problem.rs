@@ -1,12 +1,13 @@
 //! Problems that prevent a plan or its execution, each with its fix.
 
+use crate::changes::sentence;
+use nodecfg_contract::printable::one_line;
+use nodecfg_fleet::Pool;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::disruption::OmittedField;
-use super::losses::LostField;
-use super::pointers::PointerChange;
-use super::selection::{NearLabel, correct_label};
-use super::{fixes, losses};
+use super::fixes;
+use crate::changes::{LostField, OmittedField};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
@@ -181,7 +182,7 @@ pub enum Problem {
     },
     /// A configuration that replaces that of the nodes omits fields whose loss harms them. Such a plan can be shown but not
     /// carried out.
-    #[error("pool {pool}: {}", losses::sentence(lost).unwrap_or_default())]
+    #[error("pool {pool}: {}", sentence(lost).unwrap_or_default())]
     HarmfulRemoval {
         /// The pool.
         pool: PoolName,
@@ -332,4 +333,72 @@ impl Problem {
             Self::HarmfulRemoval { .. } => "harmful-removal",
         }
     }
+}
+
+/// Change of a pool pointer by another client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerChange {
+    /// Name of the pointer.
+    pub name: String,
+    /// How it differs from what the reconciler writes.
+    pub fault: String,
+    /// Whether no client can change it back.
+    pub immutable: bool,
+}
+
+impl PointerChange {
+    /// Warning of a plan.
+    pub(super) fn warning(&self, pool: &Pool, namespace: &NamespaceName) -> Finding {
+        let Self { name, fault, .. } = self;
+        let message = format!("pool {}: another client changed the pointer {namespace}/{name}: {fault}", pool.name);
+        Finding::warning("pool-pointer-changed", message).at(pool.place.clone()).help(self.help(namespace))
+    }
+
+    /// Instruction that repairs the pointer.
+    #[must_use]
+    pub fn help(&self, namespace: &NamespaceName) -> String {
+        let first = "find out which client wrote it";
+        match self.immutable {
+            true => {
+                format!("{first}, run `kubectl -n {namespace} delete configmap {}`, then `nodecfg sync`", self.name)
+            }
+            false => {
+                format!("{first}, then run `nodecfg sync`, which writes it again once nodes prove the configuration")
+            }
+        }
+    }
+}
+
+/// A label of nodes in no pool that is close to what a selector requires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NearLabel {
+    /// Label of the nodes: `key=value`.
+    pub label: String,
+    /// Label that the selector requires.
+    pub wanted: String,
+    /// Number of these nodes.
+    pub nodes: usize,
+    /// One of them.
+    pub example: NodeName,
+}
+
+impl NearLabel {
+    /// The label with its nodes, in a sentence.
+    pub(super) fn text(&self) -> String {
+        let Self { label, wanted, nodes, example } = self;
+        let label = one_line(label);
+        if *nodes == 1 {
+            format!("node {example} in no pool has the label {label}, which is close to {wanted}")
+        } else {
+            format!(
+                "{nodes} nodes in no pool (for example {example}) have the label {label}, which is close to {wanted}"
+            )
+        }
+    }
+}
+
+/// The fix of a spelling error in a selector or a label.
+pub(super) fn correct_label(pool: &PoolName, near: &NearLabel) -> String {
+    format!("write {} in the nodeSelector of pool {pool}, or label the nodes {}", one_line(&near.label), near.wanted)
 }

@@ -5,12 +5,11 @@
 //! it, or if the metadata cannot prove its content. A converged cluster needs no content but that of pool pointers, which
 //! other clients can change.
 
+use crate::target::pool_target;
 use std::collections::BTreeSet;
 
 use super::membership::membership;
 use super::pointers::required_pointer;
-use crate::convergence::{Target, WantedSource};
-use nodecfg_contract::Placement;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
@@ -56,21 +55,4 @@ fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Obse
     map.deleting
         || map.content_hash.as_deref() != Some(rendered.hash.to_string().as_str())
         || nodes.iter().any(accepted_another)
-}
-
-/// How the nodes of a pool must combine its configuration with their own.
-#[must_use]
-pub fn pool_placement(pool: &Pool, observed: &Observed) -> Placement {
-    pool.placement.unwrap_or_else(|| observed.default_placement())
-}
-
-/// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.
-#[must_use]
-pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) -> Target {
-    let PoolTarget::Config(rendered) = &pool.target else { return Target::Local };
-    let source = rendered.source(namespace);
-    let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
-    let placement = Some(pool_placement(pool, observed));
-    let may_override = Some(pool.policy.accept_overridden.clone());
-    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid, placement, may_override })
 }

@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::Why;
-use super::verdicts::known_minor;
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservations;
 use kubelet_config::finding::Finding;
@@ -31,7 +30,7 @@ impl<'a> PoolReservations<'a> {
     }
 
     fn check<T>(&self, node: &Node, check: impl FnOnce(&Reservations) -> Option<T>) -> Option<T> {
-        let (rendered, minor) = (self.rendered?, known_minor(node)?);
+        let (rendered, minor) = (self.rendered?, node.known_minor()?);
         let mut by_minor = self.by_minor.borrow_mut();
         check(by_minor.entry(minor).or_insert_with(|| Reservations::of(&rendered.document, minor)))
     }
@@ -58,7 +57,7 @@ impl<'a> PoolReservations<'a> {
             pool.name, node.name
         );
         let warning = Finding::warning("reservations-near-capacity", message)
-            .kubelets(known_minor(node).into_iter().collect::<Vec<_>>())
+            .kubelets(node.known_minor().into_iter().collect::<Vec<_>>())
             .help("reserve less, or put smaller nodes into a pool of their own");
         Some(warning.at(place.clone().unwrap_or_else(|| pool.place.clone())))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::decide::is_available;
+use crate::present::is_available;
 use kubelet_config::finding::Place;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::ConfigSource;

@@ -1,10 +1,11 @@
 //! Fields that leave an overlay. They return to the values of each node's own configuration, as far as its agent reports them.
 
+use crate::changes::leaving;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
 use super::start::Start;
-use kubelet_config::document::{Document, Entry, Mapping, Node, Value, changes, path_of};
+use kubelet_config::document::Document;
 use nodecfg_contract::Placement;
 use nodecfg_observed::OwnValues;
 
@@ -47,43 +48,4 @@ impl<'a> Returning<'a> {
         let is_listed = left.seen.contains(&own) || left.seen.len() < MAX_DISTINCT && left.seen.insert(own.clone());
         is_listed.then_some(own)
     }
-}
-
-/// Paths of the fields that one overlay names and the next one does not.
-pub(super) fn leaving(old: &Document, new: &Document) -> BTreeSet<String> {
-    let left = changes(Some(old), Some(new)).into_iter().filter(|change| change.old.is_some() && change.new.is_none());
-    left.map(|change| change.path).collect()
-}
-
-/// The next overlay with the own values of the fields that leave the old one.
-pub(super) fn with_own(new: &Document, old: &Document, own: &OwnValues) -> Document {
-    let root = node_with_own(Some(&new.root), &old.root, "", own);
-    Document { root: root.unwrap_or_else(|| new.root.clone()), syntax: new.syntax }
-}
-
-/// `new` with the own values of the fields that only `old` names. `None` without any value.
-fn node_with_own(new: Option<&Node>, old: &Node, parent: &str, own: &OwnValues) -> Option<Node> {
-    let Some(fields) = old.mapping().filter(|_| new.is_none_or(|new| new.mapping().is_some())) else {
-        return new.cloned();
-    };
-    let mut map: Mapping = new.and_then(Node::mapping).cloned().unwrap_or_default();
-    for (key, entry) in fields {
-        let path = path_of(parent, key);
-        let named = map.get(key).map(|entry| &entry.value);
-        let value = match own.values.get(&path).filter(|_| named.is_none()) {
-            Some(text) => value_of(text),
-            None => node_with_own(named, &entry.value, &path, own),
-        };
-        if let Some(value) = value {
-            map.insert(key.clone(), Entry { value, ..entry.clone() });
-        }
-    }
-    let place = new.unwrap_or(old).place.clone();
-    (new.is_some() || !map.is_empty()).then_some(Node { value: Value::Mapping(map), place })
-}
-
-/// Reads a value in JSON.
-fn value_of(text: &str) -> Option<Node> {
-    const KEY: &str = "value";
-    Document::parse("own", &format!("{{\"{KEY}\": {text}}}")).document?.root.get(KEY).cloned()
 }

@@ -6,15 +6,12 @@
 //! answer proves nothing about other nodes, and a compromised kubelet may lie. So an answer can add a refusal, and
 //! permits nothing that an unknown configuration does not permit.
 
+use crate::changes::Sample;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::disruption::{ChangedField, changed_fields, returning_fields, without_risk, worst};
-use super::returning::leaving;
 use super::start::Start;
-use super::verdicts::known_minor;
 use super::{Action, ChangeSet, Plan};
+use crate::changes::{ChangedField, changed_fields, leaving, returning_fields, without_risk, worst};
 use kubelet_config::document::{Document, Value};
 use kubelet_config::effective::{ConfigFile, Kubelet, effective, overlaid};
 use kubelet_config::{API_VERSION, KIND, Minor};
@@ -28,22 +25,6 @@ const MAX_PER_GROUP: usize = 3;
 pub const MAX_NODES: usize = 24;
 /// Maximum number of changed fields. A KubeletConfiguration has fewer than 200 fields.
 const MAX_FIELDS: usize = 1000;
-
-/// Answers of some nodes with an unknown configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Sample {
-    /// Number of asked nodes.
-    pub asked: usize,
-    /// Number of nodes whose configuration was read. The changes of the group are those of the riskiest one, with what the
-    /// others lose.
-    pub read: usize,
-    /// Number of read nodes with these changes.
-    pub same: usize,
-    /// Why the configuration of another asked node was not read. Unset if all were read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unread: Option<UnreadReason>,
-}
 
 /// Nodes to ask for the configuration that they run, ordered by name: Ready nodes that the plan assigns, whose kubelet
 /// version is known and whose current configuration, or the risk of its change, is unknown.
@@ -60,7 +41,7 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
             let start = unknown.iter().find(is_start).map(|set| (set.from.as_ref(), set.placement));
             let Some(from) = start else { continue };
             // The defaults of other versions are unknown, and a kubelet that is down does not answer.
-            let Some(minor) = known_minor(node).filter(|_| node.ready == Readiness::Ready) else { continue };
+            let Some(minor) = node.known_minor().filter(|_| node.ready == Readiness::Ready) else { continue };
             groups.entry((&pool.name, from, minor)).or_default().push(&node.name);
         }
     }
@@ -163,13 +144,13 @@ fn fields_of(
     };
     let old = Document::parse("configz", text).document.filter(|document| document.root.mapping().is_some());
     let old = old.ok_or(UnreadReason::Unusable)?;
-    let minors = [known_minor(node)].into_iter().collect();
+    let minors = [node.known_minor()].into_iter().collect();
     let merged = (placement == Placement::Overlay).then(|| overlaid(Some(&old), new));
     let mut fields = changed_fields(Some(&old), merged.as_ref().or(Some(new)), &minors);
     if merged.is_some() {
         // The kubelet does not tell a default from a value. Some defaults depend on other fields: they change if the
         // node's own configuration does not name them, which only its agent knows.
-        let named = without_defaults(&old, known_minor(node));
+        let named = without_defaults(&old, node.known_minor());
         let next = changed_fields(Some(&old), Some(&overlaid(Some(&named), new)), &minors);
         let is_new = |field: &ChangedField| !fields.iter().any(|known| known.change.path == field.change.path);
         let follows = |field: &ChangedField| !field.no_effect && field.change.new.is_none() && is_new(field);

@@ -117,7 +117,7 @@ fn limit_leaves_no_group_out() {
         .iter()
         .filter_map(|name| cluster.nodes[name].kubelet_version.map(|version| version.minor))
         .collect();
-    let known = cluster.nodes.values().filter_map(super::verdicts::known_minor).collect::<BTreeSet<_>>().len();
+    let known = cluster.nodes.values().filter_map(Node::known_minor).collect::<BTreeSet<_>>().len();
     assert_eq!(asked.len(), known);
 }
 

@@ -4,6 +4,8 @@
 //! Nodes in no pool are valid by themselves, because a fleet need not manage the control plane. They are a probable
 //! mistake beside an empty pool, or if their value of [`POOL_LABEL`] is close to that of a pool.
 
+use crate::problem::NearLabel;
+use crate::problem::correct_label;
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -39,35 +41,6 @@ pub struct DoubtfulSelection {
     /// Label of nodes in no pool that is close to the selector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near: Option<NearLabel>,
-}
-
-/// A label of nodes in no pool that is close to what a selector requires.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NearLabel {
-    /// Label of the nodes: `key=value`.
-    pub label: String,
-    /// Label that the selector requires.
-    pub wanted: String,
-    /// Number of these nodes.
-    pub nodes: usize,
-    /// One of them.
-    pub example: NodeName,
-}
-
-impl NearLabel {
-    /// The label with its nodes, in a sentence.
-    pub(super) fn text(&self) -> String {
-        let Self { label, wanted, nodes, example } = self;
-        let label = one_line(label);
-        if *nodes == 1 {
-            format!("node {example} in no pool has the label {label}, which is close to {wanted}")
-        } else {
-            format!(
-                "{nodes} nodes in no pool (for example {example}) have the label {label}, which is close to {wanted}"
-            )
-        }
-    }
 }
 
 /// Doubtful selections of the pools in scope, by pool. Empty if the request accepts empty pools.
@@ -188,11 +161,6 @@ pub(super) fn warning(pool: &Pool, doubt: &DoubtfulSelection, nodes: &BTreeMap<N
         ),
     };
     Finding::warning("empty-pool", message).at(pool.place.clone()).help(help)
-}
-
-/// The fix of a spelling error in a selector or a label.
-pub(super) fn correct_label(pool: &PoolName, near: &NearLabel) -> String {
-    format!("write {} in the nodeSelector of pool {pool}, or label the nodes {}", one_line(&near.label), near.wanted)
 }
 
 #[cfg(test)]

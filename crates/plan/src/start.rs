@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::decide::refuses;
+use crate::present::refuses;
 use nodecfg_contract::{Assignment, ConfigSource, Placement};
 use nodecfg_observed::Node;
 

@@ -14,15 +14,6 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
 use nodecfg_observed::{Node, Observed};
 
-/// Minor version of a node's kubelet, if its rules are known.
-#[must_use]
-pub fn known_minor(node: &Node) -> Option<Minor> {
-    node.kubelet_version
-        .filter(|version| version.major == 1)
-        .map(|version| Minor(version.minor))
-        .filter(|m| m.is_known())
-}
-
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
 /// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions that the pool does
 /// not declare, and for those whose nodes are all left unchanged for another reason than a pause.
@@ -37,7 +28,7 @@ pub(super) fn check_pool(
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     let mut unknown_versions: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
     for node in nodes {
-        match known_minor(node) {
+        match node.known_minor() {
             Some(minor) => by_minor.entry(minor).or_default().push(&node.name),
             None => {
                 let version =
@@ -71,7 +62,7 @@ fn affected_nodes<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor
     let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
     let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     for name in plan.steps().map(|step| &step.node).chain(paused) {
-        if let Some(minor) = observed.nodes.get(name).and_then(known_minor) {
+        if let Some(minor) = observed.nodes.get(name).and_then(Node::known_minor) {
             affected_nodes.entry(minor).or_default().push(name);
         }
     }
@@ -159,7 +150,7 @@ pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
 impl UndeclaredKubelets {
     pub(super) fn new(pool: &Pool, nodes: &[&Node], strictness: Strictness) -> Self {
         let PoolTarget::Config(rendered) = &pool.target else { return Self::default() };
-        let minors = nodes.iter().filter_map(|node| known_minor(node));
+        let minors = nodes.iter().filter_map(|node| node.known_minor());
         let undeclared: BTreeSet<Minor> = minors.filter(|minor| !is_declared(pool, *minor)).collect();
         let refusal = |minor| {
             let mut findings = check_document(&rendered.document, &[minor]).findings;
@@ -172,14 +163,14 @@ impl UndeclaredKubelets {
 
     /// Reason why the kubelet of a node would not run the configuration as written, if its version is not declared.
     pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
-        self.0.get(&known_minor(node)?).cloned()
+        self.0.get(&node.known_minor()?).cloned()
     }
 }
 
 /// Reason why the current kubelet of a node would refuse a configuration; `None` if it would accept it, or the
 /// version is unknown.
 pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
-    let minor = known_minor(node)?;
+    let minor = node.known_minor()?;
     let verdict = assess(&rendered.document, minor);
     let first = verdict.reasons().next()?;
     Some(Why::WouldRefuse { kubelet: minor, reason: first.message.clone() })

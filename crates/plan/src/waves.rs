@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::decide::{Decision, is_broken};
-use super::evidence::proves;
+use super::decide::Decision;
 use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
+use crate::present::{is_broken, proves};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_fleet::{NodeOrder, RolloutPolicy};

@@ -17,7 +17,7 @@ use nodecfg_contract::printable::at_most;
 use nodecfg_fleet::{Desired, PoolTarget, Rendered};
 use nodecfg_observed::{Node, Observed, Proof};
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, is_accepted};
-use nodecfg_plan::{known_minor, sample};
+use nodecfg_plan::sample;
 
 /// Kubelets that are asked at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn judge(
         let mut expected: BTreeMap<Minor, Option<Effective>> = BTreeMap::new();
         for node in of_pool.nodes.iter_mut().filter(|node| runs_its_target(node)) {
             let Some(answer) = answers.get(&node.node) else { continue };
-            let minor = observed.nodes.get(&node.node).and_then(known_minor);
+            let minor = observed.nodes.get(&node.node).and_then(Node::known_minor);
             let alone = minor.and_then(|minor| {
                 let alone = expected.entry(minor).or_insert_with(|| alone(rendered, minor)).as_ref()?;
                 Some((minor, alone))

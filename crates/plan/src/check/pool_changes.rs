@@ -1,8 +1,8 @@
 //! What the changes of a pool mean for its nodes, decided once for each configuration that they have.
 
-use super::super::disruption::ChangedField;
 use super::super::{ChangeSet, PoolPlan};
 use super::drains_nodes;
+use crate::changes::ChangedField;
 use crate::convergence::Target;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk;

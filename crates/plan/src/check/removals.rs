@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::super::verdicts::known_minor;
 use super::super::{Action, PoolPlan};
 use super::Checker;
 use kubelet_config::document::Document;
@@ -53,7 +52,7 @@ fn lost(text: &str, rendered: &Rendered, nodes: &[&Node]) -> Vec<(String, String
     if !verified.is_empty() && is_other(text) && is_other(&old.canonical()) {
         return Vec::new();
     }
-    let minors: BTreeSet<Option<Minor>> = nodes.iter().map(|node| known_minor(node)).collect();
+    let minors: BTreeSet<Option<Minor>> = nodes.iter().map(|node| node.known_minor()).collect();
     let lost = removals::between(&old, &rendered.document, &minors);
     lost.into_iter().map(|(path, removal)| (path, removal.field.clone())).collect()
 }

@@ -1,5 +1,7 @@
 //! Nodes that a plan may change. The budget of a pool is computed from all its nodes, in scope or not.
 
+use kubelet_config::finding::Strictness;
+use nodecfg_contract::names::NamespaceName;
 use std::collections::BTreeSet;
 
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -53,6 +55,23 @@ impl Scope {
     pub fn is_everything(&self) -> bool {
         *self == Self::Everything
     }
+}
+
+/// Options of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Namespace of the ConfigMaps.
+    pub namespace: NamespaceName,
+    /// Whether to move nodes from ConfigMaps that other owners manage.
+    pub take_over: bool,
+    /// Whether to accept a repository without pools, and pools without nodes, whatever the reason.
+    pub allow_empty: bool,
+    /// Strictness beyond the checks of the kubelets.
+    pub gate: Strictness,
+    /// Pools whose pause by an operator is overridden. A pause by policy stays in force.
+    pub despite_pause: BTreeSet<PoolName>,
+    /// Nodes that the plan may change.
+    pub scope: Scope,
 }
 
 #[cfg(test)]
