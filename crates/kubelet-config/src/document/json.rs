@@ -5,7 +5,7 @@
 //! first.
 
 use super::parse::{ParseContext, Stop};
-use super::{Entry, MAX_DEPTH, MAX_KEY, Mapping, Node, Scalar, Value, canonical_text, key_too_long};
+use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, MAX_TEXT, Mapping, Node, Scalar, Unread, Value, canonical_text};
 use crate::finding::{Finding, Place};
 
 /// The maximum nesting in encoding/json.
@@ -13,7 +13,8 @@ const GO_MAX_DEPTH: usize = 10_000;
 
 /// Parses the single value of a text.
 pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
-    let mut reader = Reader { text, context, at: Cursor { offset: 0, line: 1, column: 1 } };
+    let at = Cursor { offset: 0, line: 1, column: 1 };
+    let mut reader = Reader { text, context, at, nodes: 0, bytes: 0 };
     reader.blanks();
     let root = reader.value(1)?;
     reader.blanks();
@@ -32,6 +33,10 @@ struct Reader<'a, 'l> {
     text: &'a str,
     context: &'l mut ParseContext,
     at: Cursor,
+    /// Values so far.
+    nodes: usize,
+    /// Bytes of text so far.
+    bytes: usize,
 }
 
 impl<'a> Reader<'a, '_> {
@@ -78,7 +83,23 @@ impl<'a> Reader<'a, '_> {
         let finding = Finding::error("malformed-json", format!("the file is not valid JSON: {problem}"))
             .at(self.place(self.at))
             .help("the kubelet reads a file that starts with `{` as JSON; write `---` above it if the file is YAML");
-        self.context.stop(finding)
+        self.context.stop(finding);
+        Err(Stop)
+    }
+
+    /// Counts values and bytes of text, and stops at the limits.
+    fn charge(&mut self, nodes: usize, bytes: usize, place: &Place) -> Result<(), Stop> {
+        self.nodes += nodes;
+        self.bytes += bytes;
+        let finding = if self.nodes > MAX_NODES {
+            Finding::error("too-many-values", super::too_many())
+        } else if self.bytes > MAX_TEXT {
+            Finding::error("too-much-text", super::too_much_text())
+        } else {
+            return Ok(());
+        };
+        self.context.refuse(finding.at(place.clone()), Unread::Bounds);
+        Err(Stop)
     }
 
     /// Parses the value at the cursor.
@@ -91,7 +112,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(Node { value: Value::Scalar(Scalar::plain("null")), place });
         }
         let place = self.place(start);
-        self.context.charge(1, 0, &place)?;
+        self.charge(1, 0, &place)?;
         match self.peek() {
             Some('{') => {
                 self.step();
@@ -105,10 +126,10 @@ impl<'a> Reader<'a, '_> {
             }
             _ => {
                 let scalar = self.scalar()?;
-                let node = Node { value: Value::Scalar(scalar), place: self.place(start) };
-                self.context.charge(0, node.place.len, &node.place)?;
-                self.context.check_scalar(&node);
-                Ok(node)
+                let place = self.place(start);
+                self.charge(0, place.len, &place)?;
+                self.context.check_scalar(&scalar, &place);
+                Ok(Node { value: Value::Scalar(scalar), place })
             }
         }
     }
@@ -167,9 +188,9 @@ impl<'a> Reader<'a, '_> {
         }
         let key = self.string()?;
         let place = self.place(start);
-        self.context.charge(0, place.len, &place)?;
+        self.charge(0, place.len, &place)?;
         if canonical_text(&key).len() > MAX_KEY {
-            self.context.push(Finding::error("key-too-long", key_too_long()).at(place.clone()));
+            self.context.key_too_long(&place);
         }
         if !self.consume(':') {
             return self.unexpected("`:`");
@@ -316,7 +337,7 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             let place = self.place(start);
-            self.context.charge(1, place.len, &place)?;
+            self.charge(1, place.len, &place)?;
             if let Some(end) = opened {
                 self.step();
                 open.push(end);

@@ -1,8 +1,11 @@
 //! Scanning of directives, anchors, aliases and tags.
 
+use std::collections::BTreeMap;
+
 use super::cursor::{is_blank, is_blank_or_end, is_break_or_end, is_name_character};
 use super::scanner::{Kind, Scanner};
 use super::{Malformed, Mark};
+use crate::resolve::CORE;
 
 impl Scanner<'_> {
     /// Reads `%YAML 1.1` or `%TAG ! tag:example.org,2000:`, to the end of the line.
@@ -190,35 +193,27 @@ impl Scanner<'_> {
     }
 }
 
-/// The tag handles of a document.
-pub(super) struct Handles {
-    handles: Vec<(String, String)>,
-}
+/// The tag handles of a document, each with its prefix.
+#[derive(Default)]
+pub(super) struct Handles(BTreeMap<String, String>);
 
 impl Handles {
-    pub(super) fn none() -> Self {
-        Self { handles: Vec::new() }
-    }
-
     pub(super) fn clear(&mut self) {
-        self.handles.clear();
+        self.0.clear();
     }
 
     /// Adds the default handles that the document does not redefine.
     pub(super) fn add_default(&mut self) {
-        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
-            if !self.handles.iter().any(|(known, _)| known == handle) {
-                self.handles.push((handle.to_owned(), prefix.to_owned()));
-            }
+        for (handle, prefix) in [("!", "!"), ("!!", CORE)] {
+            self.0.entry(handle.to_owned()).or_insert_with(|| prefix.to_owned());
         }
     }
 
     pub(super) fn add(&mut self, handle: String, prefix: String, mark: Mark) -> Result<(), Malformed> {
-        if self.handles.iter().any(|(known, _)| *known == handle) {
-            return Err(Malformed::new("found duplicate %TAG directive", mark));
+        match self.0.insert(handle, prefix) {
+            Some(_) => Err(Malformed::new("found duplicate %TAG directive", mark)),
+            None => Ok(()),
         }
-        self.handles.push((handle, prefix));
-        Ok(())
     }
 
     /// Expands a tag.
@@ -226,10 +221,7 @@ impl Handles {
         if handle.is_empty() {
             return Ok(suffix.to_owned());
         }
-        let prefix = self.handles.iter().find(|(known, _)| known == handle).map(|(_, prefix)| prefix);
-        match prefix.map(|prefix| format!("{prefix}{suffix}")).filter(|tag| !tag.is_empty()) {
-            Some(tag) => Ok(tag),
-            None => Err(Malformed::new("found undefined tag handle", mark)),
-        }
+        let tag = self.0.get(handle).map(|prefix| format!("{prefix}{suffix}"));
+        tag.filter(|tag| !tag.is_empty()).ok_or_else(|| Malformed::new("found undefined tag handle", mark))
     }
 }

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::cursor::{Cursor, is_blank, is_blank_or_end, is_break};
 use super::{Malformed, Mark};
-use crate::document::ScalarStyle;
 
 /// The maximum nesting of flow collections, and of blocks.
 const MAX_DEPTH: usize = 10_000;
@@ -36,7 +35,7 @@ pub(super) enum Kind {
     Alias,
     Anchor,
     Tag,
-    Scalar(ScalarStyle),
+    Scalar { plain: bool },
 }
 
 /// A token.
@@ -135,7 +134,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn push_text(&mut self, kind: Kind, start: Mark, end: Mark, text: String, suffix: String) {
-        self.scalar = matches!(kind, Kind::Scalar(_)).then_some(start);
+        self.scalar = matches!(kind, Kind::Scalar { .. }).then_some(start);
         self.tokens.push_back(Token { kind, start, end, text, suffix });
     }
 
@@ -172,16 +171,17 @@ impl<'a> Scanner<'a> {
         if c == '\0' {
             return self.stream_end();
         }
-        if self.cursor.column() == 0 && c == '%' {
+        let directive = self.cursor.column() == 0 && c == '%';
+        let indicator = self.cursor.document_indicator();
+        if directive || indicator.is_some() {
             self.unroll(-1);
             self.remove_key()?;
             self.key_allowed = false;
+        }
+        if directive {
             return self.directive();
         }
-        if let Some(indicator) = self.cursor.document_indicator() {
-            self.unroll(-1);
-            self.remove_key()?;
-            self.key_allowed = false;
+        if let Some(indicator) = indicator {
             self.indicator(if indicator == '-' { Kind::DocumentStart } else { Kind::DocumentEnd }, 3);
             return Ok(());
         }
@@ -199,30 +199,21 @@ impl<'a> Scanner<'a> {
             '-' if is_blank_or_end(next) => self.block_entry(),
             '?' if flow || is_blank_or_end(next) => self.key(),
             ':' if flow || is_blank_or_end(next) => self.value(),
-            '*' | '&' => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.anchor(if c == '*' { Kind::Alias } else { Kind::Anchor })
-            }
-            '!' => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.tag()
-            }
             '|' | '>' if !flow => {
                 self.remove_key()?;
                 self.key_allowed = true;
                 self.block_scalar(c == '|')
             }
-            '\'' | '"' => {
+            _ if "*&!'\"".contains(c) || starts_plain(c, next, flow) => {
                 self.save_key()?;
                 self.key_allowed = false;
-                self.quoted_scalar(c == '\'')
-            }
-            _ if starts_plain(c, next, flow) => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.plain_scalar()
+                match c {
+                    '*' => self.anchor(Kind::Alias),
+                    '&' => self.anchor(Kind::Anchor),
+                    '!' => self.tag(),
+                    '\'' | '"' => self.quoted_scalar(c == '\''),
+                    _ => self.plain_scalar(),
+                }
             }
             _ => Err(self.malformed("found character that cannot start any token")),
         }
