@@ -130,14 +130,20 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Reads the root with all values inside.
+    /// Reads the root with all values inside. A value that is too deep becomes null, or its last number that is not
+    /// finite, because sigs.k8s.io/yaml refuses such a number.
     fn root(&mut self) -> Result<Node, Stop> {
         let mut open: Vec<Open> = Vec::new();
         loop {
             let spanned = self.next()?;
             let aliased = matches!(spanned.event, Event::Alias(_));
             let merges = is_merge_key(&spanned.event);
-            let Some(node) = self.node(spanned, &mut open)? else { continue };
+            let place = span(spanned.start, spanned.end);
+            let deep = self.is_deep(&spanned.event, &open);
+            let Some(mut node) = self.node(spanned, deep, &mut open)? else { continue };
+            if deep && !is_not_finite(&node) {
+                node = null(place);
+            }
             let Some(parent) = open.last_mut() else { return Ok(node) };
             match &mut parent.node.value {
                 Value::Mapping(_) => match parent.key.take() {
@@ -149,26 +155,38 @@ impl Composer<'_> {
                     self.check_scalar(&node);
                     items.push(node);
                 }
-                Value::Scalar(_) => return Err(Stop),
+                // The parent is too deep.
+                Value::Scalar(_) if is_not_finite(&node) => parent.node = node,
+                Value::Scalar(_) => {}
             }
         }
     }
 
+    /// Reports whether a value is too deep. A scalar key is at the level of its map, every other value one level deeper.
+    fn is_deep(&self, event: &Event, open: &[Open]) -> bool {
+        let has_level = match event {
+            Event::SequenceEnd | Event::MappingEnd => false,
+            Event::Scalar { .. } => {
+                !open.last().is_some_and(|open| matches!(open.node.value, Value::Mapping(_)) && open.key.is_none())
+            }
+            _ => true,
+        };
+        has_level && open.len() >= self.limits.depth
+    }
+
     /// Returns the value that an event completes. `None` at the start of a list or map.
-    fn node(&mut self, spanned: Spanned, open: &mut Vec<Open>) -> Result<Option<Node>, Stop> {
+    fn node(&mut self, spanned: Spanned, deep: bool, open: &mut Vec<Open>) -> Result<Option<Node>, Stop> {
         let place = span(spanned.start, spanned.end);
-        // A scalar key is at the level of its map, every other value one level deeper.
-        let in_map = open.last().is_some_and(|open| matches!(open.node.value, Value::Mapping(_)) && open.key.is_none());
-        let is_key = in_map && matches!(spanned.event, Event::Scalar { .. });
-        let ends = matches!(spanned.event, Event::SequenceEnd | Event::MappingEnd);
-        if open.len() >= self.limits.depth && !is_key && !ends {
+        if deep {
             self.report_too_deep(place);
-            return self.skip(spanned).map(Some);
         }
         let before = self.spent;
-        self.spent.decodes += usize::from(!ends);
-        let (value, own, properties) = match spanned.event {
-            Event::Alias(name) => return self.alias(&name, place, self.limits.depth - open.len()).map(Some),
+        self.spent.decodes += 1;
+        let (value, own, mut properties) = match spanned.event {
+            Event::Alias(name) => {
+                let levels = self.limits.depth.saturating_sub(open.len()).max(1);
+                return self.alias(&name, place, levels).map(Some);
+            }
             Event::Scalar { text, plain, properties } => {
                 let value = Value::Scalar(self.scalar(text, plain, properties.tag, place)?);
                 return self.anchored(Node { value, span: place }, properties.anchor, before).map(Some);
@@ -176,19 +194,23 @@ impl Composer<'_> {
             Event::SequenceStart(properties) => (Value::Sequence(Vec::new()), "seq", properties),
             Event::MappingStart(properties) => (Value::Mapping(Mapping::new()), "map", properties),
             _ => {
+                self.spent.decodes = before.decodes;
                 let Some(ended) = open.pop() else { return Err(Stop) };
                 return self.anchored(ended.node, ended.anchor, ended.before).map(Some);
             }
         };
         self.charge(1, 0, place)?;
-        // A tag has no effect on a list or map.
-        if let Some(tag) = properties.tag.filter(|tag| tag.strip_prefix(CORE) != Some(own)) {
+        let mut node = Node { value, span: place };
+        if deep {
+            node = null(place);
+            // An alias of the value is null, even inside it.
+            let cost = Cost { values: 1, text: 0, decodes: 1 };
+            self.anchors.extend(properties.anchor.take().map(|name| (name, Some((node.clone(), cost)))));
+        } else if let Some(tag) = properties.tag.filter(|tag| tag.strip_prefix(CORE) != Some(own)) {
+            // A tag has no effect on a list or map.
             self.report(ProblemKind::UnsupportedTag(tag), place);
         }
-        if let Some(name) = &properties.anchor {
-            self.anchors.insert(name.clone(), None);
-        }
-        let node = Node { value, span: place };
+        self.anchors.extend(properties.anchor.clone().map(|name| (name, None)));
         let (merged, firsts) = (BTreeSet::new(), BTreeMap::new());
         open.push(Open { node, anchor: properties.anchor, before, key: None, merged, firsts });
         Ok(None)
@@ -321,44 +343,6 @@ impl Composer<'_> {
         }
         Ok(())
     }
-
-    /// Reads a value that is too deep for the tree. Returns null, or the last number that is not finite, because
-    /// sigs.k8s.io/yaml refuses a document with one.
-    fn skip(&mut self, first: Spanned) -> Result<Node, Stop> {
-        let mut kept = null(span(first.start, first.end));
-        let (mut spanned, mut open) = (first, 0_usize);
-        loop {
-            let place = span(spanned.start, spanned.end);
-            self.spent.decodes += 1;
-            let (node, anchor) = match spanned.event {
-                Event::Alias(name) => (self.alias(&name, place, 1)?, None),
-                Event::Scalar { text, plain, properties } => {
-                    let scalar = self.scalar(text, plain, properties.tag, place)?;
-                    (Node { value: Value::Scalar(scalar), span: place }, properties.anchor)
-                }
-                Event::SequenceStart(properties) | Event::MappingStart(properties) => {
-                    open += 1;
-                    self.charge(1, 0, place)?;
-                    (null(place), properties.anchor)
-                }
-                _ => {
-                    open = open.saturating_sub(1);
-                    (null(place), None)
-                }
-            };
-            if let Some(name) = anchor {
-                let cost = Cost { values: 1, text: 0, decodes: 1 };
-                self.anchors.insert(name, Some((node.clone(), cost)));
-            }
-            if matches!(node.read(), Some(Reading::Float(value)) if !value.is_finite()) {
-                kept = node;
-            }
-            if open == 0 {
-                return Ok(kept);
-            }
-            spanned = self.next()?;
-        }
-    }
 }
 
 fn span(start: Mark, end: Mark) -> Span {
@@ -368,6 +352,10 @@ fn span(start: Mark, end: Mark) -> Span {
 
 fn null(span: Span) -> Node {
     Node { value: Value::Scalar(Scalar::plain("")), span }
+}
+
+fn is_not_finite(node: &Node) -> bool {
+    matches!(node.read(), Some(Reading::Float(value)) if !value.is_finite())
 }
 
 fn is_merge_key(event: &Event) -> bool {

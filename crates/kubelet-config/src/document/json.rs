@@ -5,7 +5,7 @@
 //! first.
 
 use super::parse::{ParseContext, Stop};
-use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, MAX_TEXT, Mapping, Node, Scalar, Unread, Value, canonical_text};
+use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, Mapping, Node, Scalar, Unread, Value, canonical_text};
 use crate::finding::{Finding, Place};
 
 /// The maximum nesting in encoding/json.
@@ -13,8 +13,7 @@ const GO_MAX_DEPTH: usize = 10_000;
 
 /// Parses the single value of a text.
 pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
-    let at = Cursor { offset: 0, line: 1, column: 1 };
-    let mut reader = Reader { text, context, at, nodes: 0, bytes: 0 };
+    let mut reader = Reader { text, context, at: Cursor { offset: 0, line: 1, column: 1 }, nodes: 0 };
     reader.blanks();
     let root = reader.value(1)?;
     reader.blanks();
@@ -35,8 +34,6 @@ struct Reader<'a, 'l> {
     at: Cursor,
     /// Values so far.
     nodes: usize,
-    /// Bytes of text so far.
-    bytes: usize,
 }
 
 impl<'a> Reader<'a, '_> {
@@ -87,19 +84,15 @@ impl<'a> Reader<'a, '_> {
         Err(Stop)
     }
 
-    /// Counts values and bytes of text, and stops at the limits.
-    fn charge(&mut self, nodes: usize, bytes: usize, place: &Place) -> Result<(), Stop> {
-        self.nodes += nodes;
-        self.bytes += bytes;
-        let finding = if self.nodes > MAX_NODES {
-            Finding::error("too-many-values", super::too_many())
-        } else if self.bytes > MAX_TEXT {
-            Finding::error("too-much-text", super::too_much_text())
-        } else {
-            return Ok(());
-        };
-        self.context.refuse(finding.at(place.clone()), Unread::Bounds);
-        Err(Stop)
+    /// Counts a value, and stops at the limit. Their text needs no count: it is part of the file.
+    fn count(&mut self, place: &Place) -> Result<(), Stop> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            let finding = Finding::error("too-many-values", super::too_many()).at(place.clone());
+            self.context.refuse(finding, Unread::Bounds);
+            return Err(Stop);
+        }
+        Ok(())
     }
 
     /// Parses the value at the cursor.
@@ -112,7 +105,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(Node { value: Value::Scalar(Scalar::plain("null")), place });
         }
         let place = self.place(start);
-        self.charge(1, 0, &place)?;
+        self.count(&place)?;
         match self.peek() {
             Some('{') => {
                 self.step();
@@ -127,7 +120,6 @@ impl<'a> Reader<'a, '_> {
             _ => {
                 let scalar = self.scalar()?;
                 let place = self.place(start);
-                self.charge(0, place.len, &place)?;
                 self.context.check_scalar(&scalar, &place);
                 Ok(Node { value: Value::Scalar(scalar), place })
             }
@@ -188,7 +180,6 @@ impl<'a> Reader<'a, '_> {
         }
         let key = self.string()?;
         let place = self.place(start);
-        self.charge(0, place.len, &place)?;
         if canonical_text(&key).len() > MAX_KEY {
             self.context.key_too_long(&place);
         }
@@ -337,7 +328,7 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             let place = self.place(start);
-            self.charge(1, place.len, &place)?;
+            self.count(&place)?;
             if let Some(end) = opened {
                 self.step();
                 open.push(end);

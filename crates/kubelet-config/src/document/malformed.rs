@@ -1,56 +1,41 @@
 //! Explanations of YAML syntax errors: the start of the affected construct and a fix. libyaml reports the position
 //! where it stopped, often lines below the mistake. The parser alone decides which texts are malformed.
 
+use std::sync::Arc;
+
 use go_yaml::Span;
 
-/// An explanation of a syntax error.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Explanation {
-    /// The problem, to follow "the file is not valid YAML: ".
-    pub(super) message: String,
-    /// The position.
-    pub(super) span: Span,
-    /// Related positions, each with a short label.
-    pub(super) related: Vec<(Span, String)>,
-    /// The fix.
-    pub(super) help: Option<String>,
-}
+use super::yaml::place;
+use crate::finding::Finding;
 
 /// The fix for templates such as `{{ .Values.maxPods }}` in YAML files.
 pub(super) const TEMPLATE: &str = "render templates first: the file must be what the kubelet reads";
 
 const TAB: &str = "a tab indents this line; YAML allows only spaces";
 
-/// Explains a syntax error. Rare errors keep libyaml's message. If the text there is a template, the fix is
-/// [`TEMPLATE`].
-pub(super) fn explain(problem: &str, span: Span, began: &[Span], text: &str) -> Explanation {
-    let explanation = explain_message(problem, span, began, text);
-    let rest = text.get(explanation.span.offset..).unwrap_or_default();
-    if rest.starts_with("{{") || rest.starts_with("{%") {
-        return Explanation { help: Some(TEMPLATE.to_owned()), ..explanation };
-    }
-    explanation
+/// Explains a syntax error, from libyaml's message and position and from the starts of the affected constructs. Rare
+/// errors keep libyaml's message. If the text there is a template, the fix is [`TEMPLATE`].
+pub(super) fn explain(problem: &str, span: Span, began: &[Span], text: &str, file: &Arc<str>) -> Finding {
+    let finding = explain_message(problem, span, began, text, file);
+    let rest = finding.place.as_ref().and_then(|place| text.get(place.offset..)).unwrap_or_default();
+    if rest.starts_with("{{") || rest.starts_with("{%") { finding.help(TEMPLATE) } else { finding }
 }
 
-fn explain_message(problem: &str, span: Span, blocks: &[Span], text: &str) -> Explanation {
+fn error(message: &str, span: Span, file: &Arc<str>) -> Finding {
+    Finding::error("malformed-yaml", format!("the file is not valid YAML: {message}")).at(place(span, file))
+}
+
+fn explain_message(problem: &str, span: Span, blocks: &[Span], text: &str, file: &Arc<str>) -> Finding {
     let began = blocks.first().copied();
-    let with_help = |message: &str, help: &str| Explanation {
-        message: message.to_owned(),
-        span,
-        related: Vec::new(),
-        help: Some(help.to_owned()),
-    };
-    let at = |span: Option<Span>, explanation| match span {
-        Some(span) => Explanation { span, ..explanation },
-        None => explanation,
-    };
-    let since = |label: &str, explanation| Explanation {
-        related: began.map(|span| (span, label.to_owned())).into_iter().collect(),
-        ..explanation
+    let with_help = |message: &str, help: &str| error(message, span, file).help(help);
+    let at = |start: Option<Span>, finding: Finding| finding.at(place(start.unwrap_or(span), file));
+    let since = |label: &str, finding: Finding| match began {
+        Some(start) => finding.related(place(start, file), label),
+        None => finding,
     };
     match problem {
         "did not find expected key" | "did not find expected '-' indicator" if starts_line(text, span) => {
-            indentation(span, blocks, text)
+            indentation(span, blocks, text, file)
         }
         "did not find expected key" => since(
             "the map starts here",
@@ -133,20 +118,20 @@ fn explain_message(problem: &str, span: Span, blocks: &[Span], text: &str) -> Ex
         "did not find expected comment or line break" => {
             with_help("text follows `|` or `>`", "start the text on the next line, indented")
         }
-        problem => Explanation { message: problem.to_owned(), span, related: Vec::new(), help: None },
+        problem => error(problem, span, file),
     }
 }
 
 /// Explains a line that is not an entry of any enclosing block: its indentation matches no block, or its text does
 /// not fit the block that it is aligned with.
-fn indentation(span: Span, began: &[Span], text: &str) -> Explanation {
+fn indentation(span: Span, began: &[Span], text: &str, file: &Arc<str>) -> Finding {
     let depth = span.column.saturating_sub(1);
     let mut blocks: Vec<(Span, usize)> = began.iter().map(|span| (*span, span.column.saturating_sub(1))).collect();
     blocks.sort_by_key(|(span, _)| span.offset);
-    if blocks.iter().any(|(_, block)| *block == depth) {
+    let aligned = blocks.iter().any(|(_, block)| *block == depth);
+    if let (true, Some(start)) = (aligned, began.first()) {
         // The line is aligned with a block, but is not an entry of it.
-        let list = char_at(text, span) == Some('-');
-        let (message, help) = if list {
+        let (message, help) = if char_at(text, span) == Some('-') {
             ("a list item is between the keys of a map", "indent it below its key, or remove the `- `")
         } else {
             (
@@ -154,22 +139,15 @@ fn indentation(span: Span, began: &[Span], text: &str) -> Explanation {
                 "write `key: value` in a map and `- value` in a list",
             )
         };
-        let related = began.first().map(|span| (*span, "the block starts here".to_owned()));
-        return Explanation {
-            message: message.to_owned(),
-            span,
-            related: related.into_iter().collect(),
-            help: Some(help.to_owned()),
-        };
+        return error(message, span, file).related(place(*start, file), "the block starts here").help(help);
     }
     let depths: Vec<String> = blocks.iter().map(|(_, depth)| depth.to_string()).collect();
     let what = if depths.len() == 1 { "the enclosing block" } else { "the enclosing blocks" };
-    Explanation {
-        message: format!("this line is indented by {depth}, and {what} by {}", depths.join(" and ")),
-        span,
-        related: blocks.iter().map(|(span, depth)| (*span, format!("indented by {depth}"))).collect(),
-        help: Some(format!("indent it by {}", depths.join(" or "))),
-    }
+    let message = format!("this line is indented by {depth}, and {what} by {}", depths.join(" and "));
+    let finding = error(&message, span, file).help(format!("indent it by {}", depths.join(" or ")));
+    blocks
+        .iter()
+        .fold(finding, |finding, (span, depth)| finding.related(place(*span, file), format!("indented by {depth}")))
 }
 
 fn char_at(text: &str, span: Span) -> Option<char> {
@@ -193,11 +171,12 @@ mod tests {
     fn explained(text: &str) -> String {
         let problem = parse(text, &Limits::default()).problems.pop().unwrap();
         let Problem { kind: ProblemKind::Syntax { message, began }, span } = problem else { panic!("{problem:?}") };
-        let explanation = explain(&message, span, &began, text);
+        let finding = explain(&message, span, &began, text, &"".into());
         let related: Vec<String> =
-            explanation.related.iter().map(|(span, label)| format!("{}:{} {label}", span.line, span.column)).collect();
-        let span = explanation.span;
-        format!("{}:{} {} [{}]", span.line, span.column, explanation.message, related.join(", "))
+            finding.related.iter().map(|(place, label)| format!("{}:{} {label}", place.line, place.column)).collect();
+        let place = finding.place.unwrap();
+        let message = finding.message.strip_prefix("the file is not valid YAML: ").unwrap();
+        format!("{}:{} {message} [{}]", place.line, place.column, related.join(", "))
     }
 
     #[test]

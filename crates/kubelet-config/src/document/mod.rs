@@ -176,10 +176,6 @@ pub(crate) fn too_many() -> String {
     format!("the document has more than {MAX_NODES} values after aliases and copies are expanded")
 }
 
-pub(crate) fn too_much_text() -> String {
-    format!("the document has more than {MAX_TEXT} bytes of text after aliases are expanded")
-}
-
 pub(crate) fn key_too_long() -> String {
     format!("a key is longer than {MAX_KEY} characters")
 }
