@@ -81,3 +81,8 @@ pub struct Parsed {
 pub fn parse(text: &str, limits: &Limits) -> Parsed {
     compose::parse(text, limits)
 }
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -112,26 +112,28 @@ impl fmt::Display for Problem {
             Kind::BadTag { tag, text } => write!(f, "{text:?} is not a valid `{}`", Tag(tag)),
             Kind::TooManyValues => f.write_str("the document has too many values"),
             Kind::TooMuchText => f.write_str("the document has too much text"),
-            Kind::KeyNotText { key: Value::Scalar(key), .. } => {
-                write!(f, "a key must be text: `{}` is {}", key.text, key.read().describe())
-            }
+            Kind::KeyNotText { key: Value::Scalar(key), .. } => write!(f, "a key must be text: {}", meaning(key)),
             Kind::KeyNotText { key: Value::Sequence(_), .. } => f.write_str("a key must be text, not a list"),
             Kind::KeyNotText { key: Value::Mapping(_), .. } => f.write_str("a key must be text, not a map"),
             Kind::TooDeep => f.write_str("the document is nested too deeply"),
-            Kind::AmbiguousScalar(scalar) => {
-                let other = match scalar.ambiguity() {
-                    Some(Ambiguity::Yaml12(reading)) => format!("{} to YAML 1.2 readers", reading.describe()),
-                    Some(Ambiguity::Yaml11(_)) => "text to strict YAML 1.1 readers".to_owned(),
-                    _ => "no number of JSON".to_owned(),
-                };
-                write!(f, "`{}` is {} to Go and {other}", scalar.text, scalar.read().describe())
-            }
+            Kind::AmbiguousScalar(scalar) => f.write_str(&meaning(scalar)),
             Kind::DuplicateKey { key, .. } => write!(f, "the key {key:?} appears twice in one map"),
             Kind::LongKey => f.write_str("a key is too long"),
             Kind::UnsupportedTag(tag) => write!(f, "the tag `{}` is not supported", Tag(tag)),
             Kind::MergeOverrides { key, .. } => write!(f, "`<<` merges {key:?}, which the map sets above"),
             Kind::SecondDocument => f.write_str("the text has more than one document"),
         }
+    }
+}
+
+/// Returns the meaning of a scalar to Go, and to other readers if it differs.
+fn meaning(scalar: &Scalar) -> String {
+    let go = format!("`{}` is {}", scalar.text, scalar.read().describe());
+    match scalar.ambiguity() {
+        None => go,
+        Some(Ambiguity::NotFinite) => format!("{go} to Go, and JSON has no such number"),
+        Some(Ambiguity::Yaml12(other)) => format!("{go} to Go and {} to YAML 1.2 readers", other.describe()),
+        Some(Ambiguity::Yaml11(text)) => format!("{go} to Go and the text {text:?} to strict YAML 1.1 readers"),
     }
 }
 
