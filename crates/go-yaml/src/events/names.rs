@@ -68,16 +68,14 @@ impl Scanner<'_> {
     }
 
     fn version_number(&mut self) -> Result<u32, Malformed> {
-        let mut number = None;
-        for length in 0.. {
-            let Some(digit) = self.cursor.here().to_digit(10) else { break };
-            if length == 2 {
+        let mut digits = String::new();
+        while self.cursor.here().is_ascii_digit() {
+            if digits.len() == 2 {
                 return Err(self.malformed("found extremely long version number"));
             }
-            number = Some(number.unwrap_or(0) * 10 + digit);
-            self.cursor.skip();
+            self.cursor.read(&mut digits);
         }
-        number.ok_or_else(|| self.malformed("did not find expected version number"))
+        digits.parse().map_err(|_| self.malformed("did not find expected version number"))
     }
 
     /// Reads `&name` or `*name`.
@@ -142,39 +140,35 @@ impl Scanner<'_> {
     /// Reads the rest of a tag. `head` is the beginning that was read as a handle, with its `!`; empty if there is
     /// none.
     fn tag_uri(&mut self, head: &str) -> Result<String, Malformed> {
-        let mut bytes: Vec<u8> = head.bytes().skip(1).collect();
+        let mut uri = head.strip_prefix('!').unwrap_or_default().to_owned();
         let start = self.cursor.mark;
-        let mut text = String::new();
         loop {
             let c = self.cursor.here();
             if c == '%' {
-                bytes.append(&mut std::mem::take(&mut text).into_bytes());
-                self.escaped_character(&mut bytes)?;
+                self.escaped_character(&mut uri)?;
             } else if is_name_character(c) || ";/?:@&=+$,.!~*'()[]".contains(c) {
-                self.cursor.read(&mut text);
+                self.cursor.read(&mut uri);
             } else {
                 break;
             }
         }
-        bytes.append(&mut text.into_bytes());
         if head.is_empty() && start == self.cursor.mark {
             return Err(self.malformed("did not find expected tag URI"));
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(uri)
     }
 
     /// Reads one percent-encoded character of a tag, such as `%C3%A9`.
-    fn escaped_character(&mut self, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
-        let mut left = 1;
-        let mut first = true;
-        while left > 0 {
+    fn escaped_character(&mut self, into: &mut String) -> Result<(), Malformed> {
+        let (mut bytes, mut length) = (Vec::new(), 1);
+        while bytes.len() < length {
             let digits = (self.cursor.at(1).to_digit(16), self.cursor.at(2).to_digit(16));
             let ('%', (Some(high), Some(low))) = (self.cursor.here(), digits) else {
                 return Err(self.malformed("did not find URI escaped octet"));
             };
             let byte = u8::try_from(high * 16 + low).unwrap_or_default();
-            if first {
-                left = match byte {
+            if bytes.is_empty() {
+                length = match byte {
                     0..0x80 => 1,
                     0xc0..0xe0 => 2,
                     0xe0..0xf0 => 3,
@@ -186,9 +180,8 @@ impl Scanner<'_> {
             }
             bytes.push(byte);
             (0..3).for_each(|_| self.cursor.skip());
-            left -= 1;
-            first = false;
         }
+        into.push_str(&String::from_utf8_lossy(&bytes));
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 //! could take it for another type. Other text is ASCII in double quotes with JSON's escapes. Whole numbers are
 //! decimal. Empty values are `{}` and `[]`; a null in the tree is `null`.
 //!
-//! go-yaml writes scalars ([`Reading`]). These rules are version 1. Code that hashes the form records the version, and every change of the rules needs a
-//! new version.
+//! go-yaml writes scalars ([`Reading`]). These rules are version 1. Code that hashes the form records the version, and
+//! every change of the rules needs a new version.
 
 use super::{Mapping, Node, Reading, Value};
 

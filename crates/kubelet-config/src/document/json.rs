@@ -4,7 +4,10 @@
 //! The last of several equal keys wins, but maps under equal keys are merged, because Go decodes the second into the
 //! first.
 
+use go_yaml::Span;
+
 use super::parse::{ParseContext, Stop};
+use super::yaml::place;
 use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, Mapping, Node, Scalar, Unread, Value, canonical_text};
 use crate::finding::{Finding, Place};
 
@@ -13,25 +16,18 @@ const GO_MAX_DEPTH: usize = 10_000;
 
 /// Parses the single value of a text.
 pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
-    let mut reader = Reader { text, context, at: Cursor { offset: 0, line: 1, column: 1 }, nodes: 0 };
+    let mut reader = Reader { text, context, at: Span { offset: 0, len: 0, line: 1, column: 1 }, nodes: 0 };
     reader.blanks();
     let root = reader.value(1)?;
     reader.blanks();
     if reader.peek().is_some() { reader.unexpected("the end of the file") } else { Ok(root) }
 }
 
-/// A position in the text; lines and columns count from 1.
-#[derive(Clone, Copy)]
-struct Cursor {
-    offset: usize,
-    line: usize,
-    column: usize,
-}
-
 struct Reader<'a, 'l> {
     text: &'a str,
     context: &'l mut ParseContext,
-    at: Cursor,
+    /// The position.
+    at: Span,
     /// Values so far.
     nodes: usize,
 }
@@ -49,7 +45,7 @@ impl<'a> Reader<'a, '_> {
         if let Some(c) = self.peek() {
             self.at.offset += c.len_utf8();
             if c == '\n' {
-                self.at = Cursor { line: self.at.line + 1, column: 1, ..self.at };
+                self.at = Span { line: self.at.line + 1, column: 1, ..self.at };
             } else {
                 self.at.column += 1;
             }
@@ -62,10 +58,8 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn place(&self, start: Cursor) -> Place {
-        let (line, column) = (start.line, start.column);
-        let (file, len) = (self.context.file.clone(), self.at.offset - start.offset);
-        Place { file, offset: start.offset, len, line, column }
+    fn place(&self, start: Span) -> Place {
+        place(Span { len: self.at.offset - start.offset, ..start }, &self.context.file)
     }
 
     fn unexpected<T>(&mut self, wanted: &str) -> Result<T, Stop> {
