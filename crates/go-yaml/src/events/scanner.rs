@@ -105,9 +105,8 @@ impl<'a> Scanner<'a> {
             if let Some(token) = self.tokens.front() {
                 let found = (token.kind, token.start, token.end);
                 // The token may still become a key.
-                let key = self.keys_by_token.get(&self.taken).copied();
-                let open = match key.and_then(|at| Some((at, *self.keys.get(at)?))) {
-                    Some((at, key)) => self.is_possible(at, key)?,
+                let open = match self.keys_by_token.get(&self.taken).copied() {
+                    Some(at) => self.is_possible(at)?,
                     None => false,
                 };
                 if !open {
@@ -248,21 +247,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reports whether a colon may still turn the token into a key: on the same line and within the maximum length.
-    fn is_possible(&mut self, at: usize, key: SimpleKey) -> Result<bool, Malformed> {
-        if !key.possible {
-            return Ok(false);
-        }
+    fn is_possible(&mut self, at: usize) -> Result<bool, Malformed> {
+        let Some(key) = self.keys.get_mut(at).filter(|key| key.possible) else { return Ok(false) };
         let same_line = key.mark.line == self.cursor.mark.line && !self.ended;
-        if same_line && key.index + MAX_KEY_LENGTH >= self.cursor.index {
-            return Ok(true);
+        key.possible = same_line && key.index + MAX_KEY_LENGTH >= self.cursor.index;
+        if key.required && !key.possible {
+            let mark = key.mark;
+            return Err(self.malformed("could not find expected ':'").began([mark]));
         }
-        if key.required {
-            return Err(self.malformed("could not find expected ':'").began([key.mark]));
-        }
-        if let Some(key) = self.keys.get_mut(at) {
-            key.possible = false;
-        }
-        Ok(false)
+        Ok(key.possible)
     }
 
     /// Records that the token at the cursor may be a key.
@@ -354,7 +347,7 @@ impl<'a> Scanner<'a> {
         let at = self.keys.len() - 1;
         let key = self.keys.last().copied();
         if let Some(key) = key
-            && self.is_possible(at, key)?
+            && self.is_possible(at)?
         {
             self.insert(Some(key.token), Kind::Key, key.mark);
             self.roll(key.mark, Some(key.token), Kind::BlockMappingStart)?;
