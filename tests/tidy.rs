@@ -15,7 +15,8 @@ use walkdir::WalkDir;
 
 /// Crates from the bottom to the top. The manifest of a crate must not have those above it as dependencies, so that its
 /// code cannot use them.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
+    "go-yaml",
     "kubelet-config",
     "nodecfg-clock",
     "nodecfg-contract",
@@ -30,7 +31,8 @@ const LAYERS: [&str; 11] = [
 ];
 
 /// Further dependencies that the manifest of a crate must not have.
-const KEEPS_OUT: [(&str, &[&str]); 11] = [
+const KEEPS_OUT: [(&str, &[&str]); 12] = [
+    ("go-yaml", PURE),
     ("kubelet-config", PURE),
     ("contract", PURE),
     ("install", &["clap", "git2", "kube", "nodecfg-clock", "tokio"]),

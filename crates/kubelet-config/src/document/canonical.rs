@@ -4,15 +4,10 @@
 //! could take it for another type. Other text is ASCII in double quotes with JSON's escapes. Whole numbers are
 //! decimal. Empty values are `{}` and `[]`; a null in the tree is `null`.
 //!
-//! These rules are version 1. Code that hashes the form records the version, and every change of the rules needs a
-//! new version.
+//! go-yaml writes scalars ([`Reading`]). These rules are version 1. Code that hashes the form records the version, and
+//! every change of the rules needs a new version.
 
-use std::fmt::Write;
-
-use super::{Mapping, Node, Reading, Scalar, Value, scalar::number};
-
-/// Texts that some YAML reader takes for a boolean or null, in lower case.
-const RESERVED: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+use super::{Mapping, Node, Reading, Value};
 
 pub(super) fn document(root: &Node) -> String {
     let mut out = String::new();
@@ -78,58 +73,14 @@ fn leaf(out: &mut String, node: &Node) {
     match &node.value {
         Value::Mapping(_) => out.push_str("{}"),
         Value::Sequence(_) => out.push_str("[]"),
-        Value::Scalar(scalar) => out.push_str(&scalar_text(scalar)),
-    }
-}
-
-/// Returns the canonical form of a scalar's meaning to the kubelet.
-#[must_use]
-pub fn scalar_text(scalar: &Scalar) -> String {
-    match scalar.read() {
-        Reading::Null => "null".to_owned(),
-        Reading::Bool(value) => value.to_string(),
-        Reading::Int(value) => value.to_string(),
-        Reading::Float(value) => number(value),
-        Reading::Text(value) => text(value),
+        Value::Scalar(scalar) => out.push_str(&scalar.read().to_string()),
     }
 }
 
 /// Returns the canonical form of a text: plain if every reader takes it for text, else in double quotes.
 #[must_use]
 pub fn text(value: &str) -> String {
-    if is_safe(value) { value.to_owned() } else { quoted(value) }
-}
-
-/// Reports whether a text can be plain. It starts with a letter, `_` or `/`, continues with letters, digits and
-/// `_./-`, and is not reserved. No number, date, indicator or separator has this form.
-fn is_safe(value: &str) -> bool {
-    let mut chars = value.chars();
-    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || c == '/')
-        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'))
-        && !RESERVED.contains(&value.to_ascii_lowercase().as_str())
-}
-
-/// Returns a text in double quotes, in ASCII. YAML 1.1 and 1.2 share the escapes `\u` and `\U`.
-pub(super) fn quoted(value: &str) -> String {
-    let mut out = String::with_capacity(value.len() + 2);
-    out.push('"');
-    for c in value.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            ' '..='~' => out.push(c),
-            _ => {
-                let code = u32::from(c);
-                // Writing to a String cannot fail.
-                let _ = if code <= 0xffff { write!(out, "\\u{code:04x}") } else { write!(out, "\\U{code:08x}") };
-            }
-        }
-    }
-    out.push('"');
-    out
+    Reading::Text(value).to_string()
 }
 
 #[cfg(test)]

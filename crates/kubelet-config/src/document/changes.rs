@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Document, Node, Value, canonical::scalar_text};
+use super::{Document, Node, Value};
 use crate::finding::Place;
 
 /// A changed leaf. A list is one leaf, because overlays replace it as a whole.
@@ -82,7 +82,7 @@ fn collect_leaves<'a>(leaves: &mut BTreeMap<String, &'a Node>, path: String, nod
 
 fn value_text(node: &Node) -> String {
     match &node.value {
-        Value::Scalar(scalar) => scalar_text(scalar),
+        Value::Scalar(scalar) => scalar.read().to_string(),
         _ => node.to_json().to_string(),
     }
 }

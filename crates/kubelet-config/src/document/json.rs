@@ -4,8 +4,11 @@
 //! The last of several equal keys wins, but maps under equal keys are merged, because Go decodes the second into the
 //! first.
 
+use go_yaml::Span;
+
 use super::parse::{ParseContext, Stop};
-use super::{Entry, MAX_DEPTH, MAX_KEY, Mapping, Node, Scalar, Value, canonical_text, key_too_long};
+use super::yaml::place;
+use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, Mapping, Node, Scalar, Unread, Value, canonical_text};
 use crate::finding::{Finding, Place};
 
 /// The maximum nesting in encoding/json.
@@ -13,25 +16,20 @@ const GO_MAX_DEPTH: usize = 10_000;
 
 /// Parses the single value of a text.
 pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
-    let mut reader = Reader { text, context, at: Cursor { offset: 0, line: 1, column: 1 } };
+    let mut reader = Reader { text, context, at: Span { offset: 0, len: 0, line: 1, column: 1 }, nodes: 0 };
     reader.blanks();
     let root = reader.value(1)?;
     reader.blanks();
     if reader.peek().is_some() { reader.unexpected("the end of the file") } else { Ok(root) }
 }
 
-/// A position in the text; lines and columns count from 1.
-#[derive(Clone, Copy)]
-struct Cursor {
-    offset: usize,
-    line: usize,
-    column: usize,
-}
-
 struct Reader<'a, 'l> {
     text: &'a str,
     context: &'l mut ParseContext,
-    at: Cursor,
+    /// The position.
+    at: Span,
+    /// Values so far.
+    nodes: usize,
 }
 
 impl<'a> Reader<'a, '_> {
@@ -47,7 +45,7 @@ impl<'a> Reader<'a, '_> {
         if let Some(c) = self.peek() {
             self.at.offset += c.len_utf8();
             if c == '\n' {
-                self.at = Cursor { line: self.at.line + 1, column: 1, ..self.at };
+                self.at = Span { line: self.at.line + 1, column: 1, ..self.at };
             } else {
                 self.at.column += 1;
             }
@@ -60,10 +58,8 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn place(&self, start: Cursor) -> Place {
-        let (line, column) = (start.line, start.column);
-        let (file, len) = (self.context.file.clone(), self.at.offset - start.offset);
-        Place { file, offset: start.offset, len, line, column }
+    fn place(&self, start: Span) -> Place {
+        place(Span { len: self.at.offset - start.offset, ..start }, &self.context.file)
     }
 
     fn unexpected<T>(&mut self, wanted: &str) -> Result<T, Stop> {
@@ -78,7 +74,19 @@ impl<'a> Reader<'a, '_> {
         let finding = Finding::error("malformed-json", format!("the file is not valid JSON: {problem}"))
             .at(self.place(self.at))
             .help("the kubelet reads a file that starts with `{` as JSON; write `---` above it if the file is YAML");
-        self.context.stop(finding)
+        self.context.stop(finding);
+        Err(Stop)
+    }
+
+    /// Counts a value, and stops at the limit. Their text needs no count: it is part of the file.
+    fn count(&mut self, place: &Place) -> Result<(), Stop> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            let finding = Finding::error("too-many-values", super::too_many()).at(place.clone());
+            self.context.refuse(finding, Unread::Bounds);
+            return Err(Stop);
+        }
+        Ok(())
     }
 
     /// Parses the value at the cursor.
@@ -91,7 +99,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(Node { value: Value::Scalar(Scalar::plain("null")), place });
         }
         let place = self.place(start);
-        self.context.charge(1, 0, &place)?;
+        self.count(&place)?;
         match self.peek() {
             Some('{') => {
                 self.step();
@@ -105,10 +113,9 @@ impl<'a> Reader<'a, '_> {
             }
             _ => {
                 let scalar = self.scalar()?;
-                let node = Node { value: Value::Scalar(scalar), place: self.place(start) };
-                self.context.charge(0, node.place.len, &node.place)?;
-                self.context.check_scalar(&node);
-                Ok(node)
+                let place = self.place(start);
+                self.context.check_scalar(&scalar, &place);
+                Ok(Node { value: Value::Scalar(scalar), place })
             }
         }
     }
@@ -167,9 +174,8 @@ impl<'a> Reader<'a, '_> {
         }
         let key = self.string()?;
         let place = self.place(start);
-        self.context.charge(0, place.len, &place)?;
         if canonical_text(&key).len() > MAX_KEY {
-            self.context.push(Finding::error("key-too-long", key_too_long()).at(place.clone()));
+            self.context.key_too_long(&place);
         }
         if !self.consume(':') {
             return self.unexpected("`:`");
@@ -316,7 +322,7 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             let place = self.place(start);
-            self.context.charge(1, place.len, &place)?;
+            self.count(&place)?;
             if let Some(end) = opened {
                 self.step();
                 open.push(end);

@@ -1,57 +1,41 @@
 //! Explanations of YAML syntax errors: the start of the affected construct and a fix. libyaml reports the position
 //! where it stopped, often lines below the mistake. The parser alone decides which texts are malformed.
 
-use super::yaml::{Malformed, Mark};
+use std::sync::Arc;
 
-/// An explanation of a syntax error.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Explanation {
-    /// The problem, to follow "the file is not valid YAML: ".
-    pub(super) message: String,
-    /// The position.
-    pub(super) mark: Mark,
-    /// Related positions, each with a short label.
-    pub(super) related: Vec<(Mark, String)>,
-    /// The fix.
-    pub(super) help: Option<String>,
-}
+use go_yaml::Span;
+
+use super::yaml::place;
+use crate::finding::Finding;
 
 /// The fix for templates such as `{{ .Values.maxPods }}` in YAML files.
 pub(super) const TEMPLATE: &str = "render templates first: the file must be what the kubelet reads";
 
 const TAB: &str = "a tab indents this line; YAML allows only spaces";
 
-/// Explains a syntax error. Rare errors keep libyaml's message. If the text there is a template, the fix is
-/// [`TEMPLATE`].
-pub(super) fn explain(malformed: &Malformed, text: &str) -> Explanation {
-    let explanation = explain_message(malformed, text);
-    let rest = text.get(explanation.mark.offset..).unwrap_or_default();
-    if rest.starts_with("{{") || rest.starts_with("{%") {
-        return Explanation { help: Some(TEMPLATE.to_owned()), ..explanation };
-    }
-    explanation
+/// Explains a syntax error, from libyaml's message and position and from the starts of the affected constructs. Rare
+/// errors keep libyaml's message. If the text there is a template, the fix is [`TEMPLATE`].
+pub(super) fn explain(problem: &str, span: Span, began: &[Span], text: &str, file: &Arc<str>) -> Finding {
+    let finding = explain_message(problem, span, began, text, file);
+    let rest = finding.place.as_ref().and_then(|place| text.get(place.offset..)).unwrap_or_default();
+    if rest.starts_with("{{") || rest.starts_with("{%") { finding.help(TEMPLATE) } else { finding }
 }
 
-fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
-    let mark = malformed.mark;
-    let began = malformed.began.first().copied();
-    let with_help = |message: &str, help: &str| Explanation {
-        message: message.to_owned(),
-        mark,
-        related: Vec::new(),
-        help: Some(help.to_owned()),
+fn error(message: &str, span: Span, file: &Arc<str>) -> Finding {
+    Finding::error("malformed-yaml", format!("the file is not valid YAML: {message}")).at(place(span, file))
+}
+
+fn explain_message(problem: &str, span: Span, blocks: &[Span], text: &str, file: &Arc<str>) -> Finding {
+    let began = blocks.first().copied();
+    let with_help = |message: &str, help: &str| error(message, span, file).help(help);
+    let at = |start: Option<Span>, finding: Finding| finding.at(place(start.unwrap_or(span), file));
+    let since = |label: &str, finding: Finding| match began {
+        Some(start) => finding.related(place(start, file), label),
+        None => finding,
     };
-    let at = |mark: Option<Mark>, explanation| match mark {
-        Some(mark) => Explanation { mark, ..explanation },
-        None => explanation,
-    };
-    let since = |label: &str, explanation| Explanation {
-        related: began.map(|mark| (mark, label.to_owned())).into_iter().collect(),
-        ..explanation
-    };
-    match malformed.problem.as_str() {
-        "did not find expected key" | "did not find expected '-' indicator" if starts_line(text, mark) => {
-            indentation(malformed, text)
+    match problem {
+        "did not find expected key" | "did not find expected '-' indicator" if starts_line(text, span) => {
+            indentation(span, blocks, text, file)
         }
         "did not find expected key" => since(
             "the map starts here",
@@ -73,7 +57,7 @@ fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
             with_help("the map is not closed before this text", "close it with `}`, and separate entries with `,`"),
         ),
         "did not find expected node content" => {
-            let (message, help) = match char_at(text, mark) {
+            let (message, help) = match char_at(text, span) {
                 Some(c) => (format!("expected a value, found `{c}`"), "write a value, or remove the key or item"),
                 None => (
                     "expected a value, found the end of the text".to_owned(),
@@ -83,7 +67,7 @@ fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
             since("the enclosing list or map starts here", with_help(&message, help))
         }
         "mapping values are not allowed in this context" => match began {
-            Some(value) if value.line < mark.line => since(
+            Some(value) if value.line < span.line => since(
                 "the value above starts here",
                 with_help(
                     "this line continues the value above, because it is indented further, and cannot contain a key",
@@ -106,7 +90,7 @@ fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
         "could not find expected ':'" => {
             at(began, with_help("no colon follows this key", "write `key: value`, with a blank after the colon"))
         }
-        "found character that cannot start any token" => match char_at(text, mark) {
+        "found character that cannot start any token" => match char_at(text, span) {
             Some('\t') => with_help(TAB, "indent with spaces"),
             Some(c) => with_help(&format!("a value cannot start with `{c}`"), "put the value in quotes"),
             None => with_help("the text ends too early", "write the value"),
@@ -134,21 +118,20 @@ fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
         "did not find expected comment or line break" => {
             with_help("text follows `|` or `>`", "start the text on the next line, indented")
         }
-        problem => Explanation { message: problem.to_owned(), mark, related: Vec::new(), help: None },
+        problem => error(problem, span, file),
     }
 }
 
 /// Explains a line that is not an entry of any enclosing block: its indentation matches no block, or its text does
 /// not fit the block that it is aligned with.
-fn indentation(malformed: &Malformed, text: &str) -> Explanation {
-    let depth = malformed.mark.column.saturating_sub(1);
-    let mut blocks: Vec<(Mark, usize)> =
-        malformed.began.iter().map(|mark| (*mark, mark.column.saturating_sub(1))).collect();
-    blocks.sort_by_key(|(mark, _)| mark.offset);
-    if blocks.iter().any(|(_, block)| *block == depth) {
+fn indentation(span: Span, began: &[Span], text: &str, file: &Arc<str>) -> Finding {
+    let depth = span.column.saturating_sub(1);
+    let mut blocks: Vec<(Span, usize)> = began.iter().map(|span| (*span, span.column.saturating_sub(1))).collect();
+    blocks.sort_by_key(|(span, _)| span.offset);
+    let aligned = blocks.iter().any(|(_, block)| *block == depth);
+    if let (true, Some(start)) = (aligned, began.first()) {
         // The line is aligned with a block, but is not an entry of it.
-        let list = char_at(text, malformed.mark) == Some('-');
-        let (message, help) = if list {
+        let (message, help) = if char_at(text, span) == Some('-') {
             ("a list item is between the keys of a map", "indent it below its key, or remove the `- `")
         } else {
             (
@@ -156,49 +139,44 @@ fn indentation(malformed: &Malformed, text: &str) -> Explanation {
                 "write `key: value` in a map and `- value` in a list",
             )
         };
-        let related = malformed.began.first().map(|mark| (*mark, "the block starts here".to_owned()));
-        return Explanation {
-            message: message.to_owned(),
-            mark: malformed.mark,
-            related: related.into_iter().collect(),
-            help: Some(help.to_owned()),
-        };
+        return error(message, span, file).related(place(*start, file), "the block starts here").help(help);
     }
     let depths: Vec<String> = blocks.iter().map(|(_, depth)| depth.to_string()).collect();
     let what = if depths.len() == 1 { "the enclosing block" } else { "the enclosing blocks" };
-    Explanation {
-        message: format!("this line is indented by {depth}, and {what} by {}", depths.join(" and ")),
-        mark: malformed.mark,
-        related: blocks.iter().map(|(mark, depth)| (*mark, format!("indented by {depth}"))).collect(),
-        help: Some(format!("indent it by {}", depths.join(" or "))),
-    }
+    let message = format!("this line is indented by {depth}, and {what} by {}", depths.join(" and "));
+    let finding = error(&message, span, file).help(format!("indent it by {}", depths.join(" or ")));
+    blocks
+        .iter()
+        .fold(finding, |finding, (span, depth)| finding.related(place(*span, file), format!("indented by {depth}")))
 }
 
-fn char_at(text: &str, mark: Mark) -> Option<char> {
-    text.get(mark.offset..).and_then(|rest| rest.chars().next())
+fn char_at(text: &str, span: Span) -> Option<char> {
+    text.get(span.offset..).and_then(|rest| rest.chars().next())
 }
 
 /// Reports whether only blanks precede a position on its line.
-fn starts_line(text: &str, mark: Mark) -> bool {
-    let before = text.get(..mark.offset).unwrap_or_default();
+fn starts_line(text: &str, span: Span) -> bool {
+    let before = text.get(..span.offset).unwrap_or_default();
     let line = before.rsplit(['\n', '\r']).next().unwrap_or_default();
-    line.trim_start_matches('\u{feff}').trim().is_empty() && char_at(text, mark).is_some()
+    line.trim_start_matches('\u{feff}').trim().is_empty() && char_at(text, span).is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::yaml::Events;
+    use go_yaml::{Limits, Problem, ProblemKind, parse};
+
     use super::*;
 
     /// Formats the position and the message, with related places in brackets.
     fn explained(text: &str) -> String {
-        let mut events = Events::new(text);
-        let malformed = (0..100).find_map(|_| events.next().err()).unwrap();
-        let explanation = explain(&malformed, text);
+        let problem = parse(text, &Limits::default()).problems.pop().unwrap();
+        let Problem { kind: ProblemKind::Syntax { message, began }, span } = problem else { panic!("{problem:?}") };
+        let finding = explain(&message, span, &began, text, &"".into());
         let related: Vec<String> =
-            explanation.related.iter().map(|(mark, label)| format!("{}:{} {label}", mark.line, mark.column)).collect();
-        let mark = explanation.mark;
-        format!("{}:{} {} [{}]", mark.line, mark.column, explanation.message, related.join(", "))
+            finding.related.iter().map(|(place, label)| format!("{}:{} {label}", place.line, place.column)).collect();
+        let place = finding.place.unwrap();
+        let message = finding.message.strip_prefix("the file is not valid YAML: ").unwrap();
+        format!("{}:{} {message} [{}]", place.line, place.column, related.join(", "))
     }
 
     #[test]

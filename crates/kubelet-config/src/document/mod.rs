@@ -10,6 +10,7 @@ use serde_json::Number;
 
 use crate::finding::{Finding, Place};
 
+mod ambiguity;
 mod canonical;
 mod changes;
 mod json;
@@ -19,16 +20,13 @@ mod parse;
 mod patch;
 #[cfg(test)]
 mod properties;
-mod resolve;
-mod scalar;
-mod tree;
 mod yaml;
 
-pub use canonical::{scalar_text, text as canonical_text};
+pub use canonical::text as canonical_text;
 pub use changes::{FieldChange, changes, path_of};
+pub use go_yaml::{Reading, Scalar};
 pub use merge::{apply_merge_patch, without_nulls};
 pub use patch::{PatchKind, apply_json_patch, json_patch_additions, json_patch_problems, kind_of_patch};
-pub use scalar::{Ambiguity, Reading, Scalar, ScalarStyle};
 
 /// The maximum nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at
 /// level 5.
@@ -277,7 +275,7 @@ impl Node {
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
-            (Value::Scalar(a), Value::Scalar(b)) => scalar_text(a) == scalar_text(b),
+            (Value::Scalar(a), Value::Scalar(b)) => a.read().to_string() == b.read().to_string(),
             (Value::Sequence(a), Value::Sequence(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_content(b))
             }

@@ -96,15 +96,20 @@ fn read(text: &str) -> Document {
 /// pairs.
 fn flow(value: &Json) -> String {
     match value {
-        Json::String(text) => super::canonical::quoted(text),
+        Json::String(text) => quoted(text),
         Json::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(",")),
         Json::Object(map) => {
-            let entries: Vec<_> =
-                map.iter().map(|(key, value)| format!("{}:{}", super::canonical::quoted(key), flow(value))).collect();
+            let entries: Vec<_> = map.iter().map(|(key, value)| format!("{}:{}", quoted(key), flow(value))).collect();
             format!("{{{}}}", entries.join(","))
         }
         other => other.to_string(),
     }
+}
+
+/// Formats a text in double quotes, in ASCII. Only text in quotes becomes a key beyond any doubt.
+fn quoted(text: &str) -> String {
+    let canonical = super::canonical_text(text);
+    if canonical.starts_with('"') { canonical } else { format!("\"{canonical}\"") }
 }
 
 /// Formats JSON as YAML in a style drawn from `dice`: order of keys, flow or block, quotes, comments, blank lines.

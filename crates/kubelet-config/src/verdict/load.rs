@@ -3,7 +3,7 @@
 //! not checked here.
 
 use super::Refusal;
-use crate::document::{Document, Mapping, Node, Reading, ScalarStyle, Syntax, Value};
+use crate::document::{Document, Mapping, Node, Reading, Syntax, Value};
 use crate::fields::{self, Field, FieldType};
 use crate::{Minor, duration, quantity, rules, units};
 
@@ -239,9 +239,7 @@ impl Load {
             Value::Scalar(scalar) => match scalar.read() {
                 Reading::Null => Shape::Null,
                 Reading::Bool(_) => Shape::Bool,
-                _ if self.syntax == Syntax::Json && scalar.style == ScalarStyle::Plain => {
-                    Shape::Number(scalar.text.clone())
-                }
+                _ if self.syntax == Syntax::Json && scalar.plain => Shape::Number(scalar.text.clone()),
                 Reading::Int(value) => Shape::Number(value.to_string()),
                 Reading::Float(value) => Shape::Number(number::json(value)),
                 Reading::Text(text) => Shape::Text(text),

@@ -1,5 +1,6 @@
 //! Tests of parsing: places, findings and limits.
 
+use super::super::{MAX_NODES, Node};
 use super::*;
 
 fn codes(text: &str) -> Vec<(&'static str, usize)> {

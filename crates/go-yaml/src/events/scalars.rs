@@ -3,7 +3,6 @@
 use super::Malformed;
 use super::cursor::{is_blank, is_blank_or_end, is_break, is_break_or_end};
 use super::scanner::{Kind, Scanner};
-use crate::document::ScalarStyle;
 
 /// Blanks and line breaks between two parts of a scalar's text.
 #[derive(Default)]
@@ -84,7 +83,7 @@ impl Scanner<'_> {
         if gap.broken {
             self.key_allowed = true;
         }
-        self.push_text(Kind::Scalar(ScalarStyle::Plain), start, end, text, String::new());
+        self.push_text(Kind::Scalar { plain: true }, start, end, text, String::new());
         Ok(())
     }
 
@@ -128,8 +127,7 @@ impl Scanner<'_> {
             gap.fold(&mut text);
         }
         self.cursor.skip();
-        let style = if single { ScalarStyle::SingleQuoted } else { ScalarStyle::DoubleQuoted };
-        self.push_text(Kind::Scalar(style), start, self.cursor.mark, text, String::new());
+        self.push_text(Kind::Scalar { plain: false }, start, self.cursor.mark, text, String::new());
         Ok(())
     }
 
@@ -215,8 +213,7 @@ impl Scanner<'_> {
         if chomping == Some('+') {
             text.push_str(&more);
         }
-        let style = if literal { ScalarStyle::Literal } else { ScalarStyle::Folded };
-        self.push_text(Kind::Scalar(style), start, end, text, String::new());
+        self.push_text(Kind::Scalar { plain: false }, start, end, text, String::new());
         Ok(())
     }
 

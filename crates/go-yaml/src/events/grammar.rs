@@ -2,7 +2,7 @@
 
 use super::names::Handles;
 use super::scanner::{Kind, Scanner};
-use super::{Event, Malformed, Mark, Properties, ScalarStyle, Spanned};
+use super::{Event, Malformed, Mark, Properties, Spanned};
 
 /// The expected input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,13 +12,9 @@ enum ParserState {
     DocumentContent,
     DocumentEnd,
     BlockNode,
-    BlockSequence {
-        first: bool,
-    },
+    BlockSequence,
     IndentlessSequence,
-    BlockKey {
-        first: bool,
-    },
+    BlockKey,
     BlockValue,
     FlowSequence {
         first: bool,
@@ -36,8 +32,11 @@ enum ParserState {
     End,
 }
 
+/// The tokens after which a key or value of a block is omitted.
+const BLOCK_ENDS: [Kind; 3] = [Kind::Key, Kind::Value, Kind::BlockEnd];
+
 /// The events of a text.
-pub(in crate::document) struct Events<'a> {
+pub(crate) struct Events<'a> {
     scanner: Scanner<'a>,
     state: ParserState,
     states: Vec<ParserState>,
@@ -51,12 +50,12 @@ pub(in crate::document) struct Events<'a> {
 type Read = Result<Spanned, Malformed>;
 
 impl<'a> Events<'a> {
-    pub(in crate::document) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         Self {
             scanner: Scanner::new(text),
             state: ParserState::FirstDocument,
             states: Vec::new(),
-            handles: Handles::none(),
+            handles: Handles::default(),
             open: Vec::new(),
             ended: None,
         }
@@ -65,7 +64,7 @@ impl<'a> Events<'a> {
     /// Returns the next event. After the end of the stream, returns [`Event::StreamEnd`] again.
     /// # Errors
     /// The syntax error. No event can be read after an error.
-    pub(in crate::document) fn next(&mut self) -> Read {
+    pub(crate) fn next(&mut self) -> Read {
         let spanned = self.read()?;
         self.ended = match &spanned.event {
             Event::SequenceStart(_) | Event::MappingStart(_) => {
@@ -90,9 +89,9 @@ impl<'a> Events<'a> {
             ParserState::DocumentContent => self.document_content(),
             ParserState::DocumentEnd => self.document_end(),
             ParserState::BlockNode => self.node(true, false),
-            ParserState::BlockSequence { first } => self.block_sequence(first),
+            ParserState::BlockSequence => self.block_sequence(),
             ParserState::IndentlessSequence => self.indentless_sequence(),
-            ParserState::BlockKey { first } => self.block_key(first),
+            ParserState::BlockKey => self.block_key(),
             ParserState::BlockValue => self.block_value(),
             ParserState::FlowSequence { first } => self.flow_sequence(first),
             ParserState::PairKey => self.pair_key(),
@@ -127,7 +126,7 @@ impl<'a> Events<'a> {
     }
 
     fn empty(properties: Properties, start: Mark, end: Mark) -> Spanned {
-        Spanned { event: Event::Scalar { text: String::new(), style: ScalarStyle::Plain, properties }, start, end }
+        Spanned { event: Event::Scalar { text: String::new(), plain: true, properties }, start, end }
     }
 
     fn end_of(&mut self, event: Event) -> Read {
@@ -251,27 +250,21 @@ impl<'a> Events<'a> {
                 self.state = ParserState::IndentlessSequence;
                 Event::SequenceStart(properties)
             }
-            Kind::Scalar(style) => {
+            Kind::Scalar { plain } => {
                 self.pop();
                 let token = self.scanner.take()?;
-                Event::Scalar { text: token.text, style, properties }
+                Event::Scalar { text: token.text, plain, properties }
             }
             Kind::FlowSequenceStart => {
-                self.state = ParserState::FlowSequence { first: true };
-                Event::SequenceStart(properties)
+                self.start(ParserState::FlowSequence { first: true }, Event::SequenceStart(properties))?
             }
             Kind::FlowMappingStart => {
-                self.state = ParserState::FlowKey { first: true };
-                Event::MappingStart(properties)
+                self.start(ParserState::FlowKey { first: true }, Event::MappingStart(properties))?
             }
             Kind::BlockSequenceStart if block => {
-                self.state = ParserState::BlockSequence { first: true };
-                Event::SequenceStart(properties)
+                self.start(ParserState::BlockSequence, Event::SequenceStart(properties))?
             }
-            Kind::BlockMappingStart if block => {
-                self.state = ParserState::BlockKey { first: true };
-                Event::MappingStart(properties)
-            }
+            Kind::BlockMappingStart if block => self.start(ParserState::BlockKey, Event::MappingStart(properties))?,
             _ if !bare => {
                 self.pop();
                 return Ok(Self::empty(properties, spot.unwrap_or(start), end));
@@ -281,19 +274,27 @@ impl<'a> Events<'a> {
         Ok(Spanned { event, start, end: after })
     }
 
-    fn block_sequence(&mut self, first: bool) -> Read {
-        if first {
-            self.scanner.take()?;
+    /// Takes the start of a list or map.
+    fn start(&mut self, state: ParserState, event: Event) -> Result<Event, Malformed> {
+        self.state = state;
+        self.scanner.take()?;
+        Ok(event)
+    }
+
+    /// Reads a value before the state `next`. If one of `ends` follows instead, the value is omitted at `mark`.
+    fn value(&mut self, ends: &[Kind], next: ParserState, mark: Mark, block: bool, indentless: bool) -> Read {
+        if ends.contains(&self.scanner.peek()?.0) {
+            return Ok(self.omitted_value(next, mark));
         }
+        self.states.push(next);
+        self.node(block, indentless)
+    }
+
+    fn block_sequence(&mut self) -> Read {
         match self.scanner.peek()? {
             (Kind::BlockEntry, _, mark) => {
                 self.scanner.take()?;
-                let again = ParserState::BlockSequence { first: false };
-                if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::BlockEnd) {
-                    return Ok(self.omitted_value(again, mark));
-                }
-                self.states.push(again);
-                self.node(true, false)
+                self.value(&[Kind::BlockEntry, Kind::BlockEnd], ParserState::BlockSequence, mark, true, false)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::SequenceEnd),
             (_, start, _) => Err(self.unexpected("did not find expected '-' indicator", start)),
@@ -302,34 +303,21 @@ impl<'a> Events<'a> {
 
     /// Reads a list that is indented as far as its key.
     fn indentless_sequence(&mut self) -> Read {
-        match self.scanner.peek()? {
-            (Kind::BlockEntry, _, mark) => {
-                self.scanner.take()?;
-                if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.omitted_value(ParserState::IndentlessSequence, mark));
-                }
-                self.states.push(ParserState::IndentlessSequence);
-                self.node(true, false)
-            }
-            (_, start, _) => {
-                self.pop();
-                Ok(Spanned { event: Event::SequenceEnd, start, end: start })
-            }
+        let (kind, start, mark) = self.scanner.peek()?;
+        if kind != Kind::BlockEntry {
+            self.pop();
+            return Ok(Spanned { event: Event::SequenceEnd, start, end: start });
         }
+        self.scanner.take()?;
+        let ends = [Kind::BlockEntry, Kind::Key, Kind::Value, Kind::BlockEnd];
+        self.value(&ends, ParserState::IndentlessSequence, mark, true, false)
     }
 
-    fn block_key(&mut self, first: bool) -> Read {
-        if first {
-            self.scanner.take()?;
-        }
+    fn block_key(&mut self) -> Read {
         match self.scanner.peek()? {
             (Kind::Key, _, mark) => {
                 self.scanner.take()?;
-                if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.omitted_value(ParserState::BlockValue, mark));
-                }
-                self.states.push(ParserState::BlockValue);
-                self.node(true, true)
+                self.value(&BLOCK_ENDS, ParserState::BlockValue, mark, true, true)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::MappingEnd),
             (_, start, _) => Err(self.unexpected("did not find expected key", start)),
@@ -337,111 +325,82 @@ impl<'a> Events<'a> {
     }
 
     fn block_value(&mut self) -> Read {
-        let next = ParserState::BlockKey { first: false };
-        match self.scanner.peek()? {
-            (Kind::Value, _, mark) => {
-                self.scanner.take()?;
-                if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.omitted_value(next, mark));
-                }
-                self.states.push(next);
-                self.node(true, true)
-            }
-            (_, start, _) => Ok(self.omitted_value(next, start)),
+        let (kind, start, mark) = self.scanner.peek()?;
+        if kind != Kind::Value {
+            return Ok(self.omitted_value(ParserState::BlockKey, start));
         }
+        self.scanner.take()?;
+        self.value(&BLOCK_ENDS, ParserState::BlockKey, mark, true, true)
     }
 
     fn flow_sequence(&mut self, first: bool) -> Read {
-        if first {
-            self.scanner.take()?;
-        }
         let (mut kind, mut start, mut end) = self.scanner.peek()?;
-        if kind != Kind::FlowSequenceEnd {
-            if !first {
-                if kind != Kind::FlowEntry {
-                    return Err(self.unexpected("did not find expected ',' or ']'", start));
-                }
-                self.scanner.take()?;
-                (kind, start, end) = self.scanner.peek()?;
+        if kind != Kind::FlowSequenceEnd && !first {
+            if kind != Kind::FlowEntry {
+                return Err(self.unexpected("did not find expected ',' or ']'", start));
             }
-            if kind == Kind::Key {
-                self.state = ParserState::PairKey;
-                self.scanner.take()?;
-                return Ok(Spanned { event: Event::MappingStart(Properties::default()), start, end });
-            }
-            if kind != Kind::FlowSequenceEnd {
-                self.states.push(ParserState::FlowSequence { first: false });
-                return self.node(false, false);
-            }
+            self.scanner.take()?;
+            (kind, start, end) = self.scanner.peek()?;
         }
-        self.end_of(Event::SequenceEnd)
+        match kind {
+            Kind::FlowSequenceEnd => self.end_of(Event::SequenceEnd),
+            Kind::Key => {
+                let event = self.start(ParserState::PairKey, Event::MappingStart(Properties::default()))?;
+                Ok(Spanned { event, start, end })
+            }
+            _ => self.value(&[], ParserState::FlowSequence { first: false }, start, false, false),
+        }
     }
 
     fn pair_key(&mut self) -> Read {
         let (kind, _, end) = self.scanner.peek()?;
-        if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
+        let ends = [Kind::Value, Kind::FlowEntry, Kind::FlowSequenceEnd];
+        if ends.contains(&kind) {
             // Takes the comma or bracket too, as libyaml does: the following text is read as the value.
             self.scanner.take()?;
             return Ok(self.omitted_value(ParserState::PairValue, end));
         }
-        self.states.push(ParserState::PairValue);
-        self.node(false, false)
+        self.value(&[], ParserState::PairValue, end, false, false)
     }
 
     fn pair_value(&mut self) -> Read {
         let (kind, start, _) = self.scanner.peek()?;
-        if kind == Kind::Value {
-            self.scanner.take()?;
-            if !matches!(self.scanner.peek()?.0, Kind::FlowEntry | Kind::FlowSequenceEnd) {
-                self.states.push(ParserState::PairEnd);
-                return self.node(false, false);
-            }
+        if kind != Kind::Value {
+            return Ok(self.omitted_value(ParserState::PairEnd, start));
         }
-        Ok(self.omitted_value(ParserState::PairEnd, start))
+        self.scanner.take()?;
+        self.value(&[Kind::FlowEntry, Kind::FlowSequenceEnd], ParserState::PairEnd, start, false, false)
     }
 
     fn flow_key(&mut self, first: bool) -> Read {
-        if first {
-            self.scanner.take()?;
-        }
         let (mut kind, start, _) = self.scanner.peek()?;
-        if kind != Kind::FlowMappingEnd {
-            if !first {
-                if kind != Kind::FlowEntry {
-                    return Err(self.unexpected("did not find expected ',' or '}'", start));
-                }
-                self.scanner.take()?;
-                kind = self.scanner.peek()?.0;
+        if kind != Kind::FlowMappingEnd && !first {
+            if kind != Kind::FlowEntry {
+                return Err(self.unexpected("did not find expected ',' or '}'", start));
             }
-            if kind == Kind::Key {
-                self.scanner.take()?;
-                let (kind, start, _) = self.scanner.peek()?;
-                if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
-                    return Ok(self.omitted_value(ParserState::FlowValue, start));
-                }
-                self.states.push(ParserState::FlowValue);
-                return self.node(false, false);
-            }
-            if kind != Kind::FlowMappingEnd {
-                self.states.push(ParserState::FlowNoValue);
-                return self.node(false, false);
-            }
+            self.scanner.take()?;
+            kind = self.scanner.peek()?.0;
         }
-        self.end_of(Event::MappingEnd)
+        match kind {
+            Kind::FlowMappingEnd => self.end_of(Event::MappingEnd),
+            Kind::Key => {
+                self.scanner.take()?;
+                let (_, start, _) = self.scanner.peek()?;
+                let ends = [Kind::Value, Kind::FlowEntry, Kind::FlowMappingEnd];
+                self.value(&ends, ParserState::FlowValue, start, false, false)
+            }
+            _ => self.value(&[], ParserState::FlowNoValue, start, false, false),
+        }
     }
 
     fn flow_value(&mut self) -> Read {
-        let (kind, mut start, _) = self.scanner.peek()?;
         let next = ParserState::FlowKey { first: false };
-        if kind == Kind::Value {
-            self.scanner.take()?;
-            let (kind, after, _) = self.scanner.peek()?;
-            if !matches!(kind, Kind::FlowEntry | Kind::FlowMappingEnd) {
-                self.states.push(next);
-                return self.node(false, false);
-            }
-            start = after;
+        let (kind, start, _) = self.scanner.peek()?;
+        if kind != Kind::Value {
+            return Ok(self.omitted_value(next, start));
         }
-        Ok(self.omitted_value(next, start))
+        self.scanner.take()?;
+        let (_, start, _) = self.scanner.peek()?;
+        self.value(&[Kind::FlowEntry, Kind::FlowMappingEnd], next, start, false, false)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Mark;
 
-/// The kubelet's reader takes a text in pieces of this size in bytes, and checks the characters of a piece when it
+/// yaml.v2 takes a text in pieces of this size in bytes, and checks the characters of a piece when it
 /// reads the piece. Forbidden characters in unread pieces go unnoticed.
 const PIECE: usize = 512;
 
@@ -98,7 +98,7 @@ impl<'a> Cursor<'a> {
         (all && is_blank_or_end(self.at(3))).then_some(c)
     }
 
-    /// Reports whether the kubelet's reader has reached a forbidden character.
+    /// Reports whether yaml.v2 has reached a forbidden character.
     pub(super) fn is_forbidden(&self) -> bool {
         let reached = (self.mark.offset + 4).next_multiple_of(PIECE);
         self.forbidden.is_some_and(|at| at < reached)

@@ -1,4 +1,4 @@
-//! The YAML 1.1 parser of the kubelet: a port of yaml.v2's libyaml, which differs from the specification. It accepts
+//! A YAML 1.1 parser: a port of yaml.v2's libyaml, which differs from the specification. It accepts
 //! and refuses the same texts, with the same messages. For example, control characters and `%YAML 1.2` are errors,
 //! and a tab cannot indent. A key without `?` fits on one line and in 1024 characters.
 //!
@@ -12,35 +12,38 @@ mod scanner;
 #[cfg(test)]
 mod tests;
 
-pub(super) use grammar::Events;
-
-use super::ScalarStyle;
+pub(crate) use grammar::Events;
 
 /// A position in the text: the offset in bytes from 0, the line and the column in characters from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) offset: usize,
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Mark {
+    pub(crate) offset: usize,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 /// The optional properties before a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Properties {
+pub(crate) struct Properties {
     /// The anchor, without `&`.
-    pub(super) anchor: Option<String>,
+    pub(crate) anchor: Option<String>,
     /// The tag with its handle expanded; `!` alone for a tag without a name.
-    pub(super) tag: Option<String>,
+    pub(crate) tag: Option<String>,
 }
 
 /// A parser event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     StreamEnd,
     DocumentStart,
     DocumentEnd,
     Alias(String),
-    Scalar { text: String, style: ScalarStyle, properties: Properties },
+    Scalar {
+        text: String,
+        /// True without quotes, `|` and `>`.
+        plain: bool,
+        properties: Properties,
+    },
     SequenceStart(Properties),
     SequenceEnd,
     MappingStart(Properties),
@@ -49,21 +52,21 @@ pub(super) enum Event {
 
 /// An event and its range in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spanned {
-    pub(super) event: Event,
-    pub(super) start: Mark,
-    pub(super) end: Mark,
+pub(crate) struct Spanned {
+    pub(crate) event: Event,
+    pub(crate) start: Mark,
+    pub(crate) end: Mark,
 }
 
 /// A syntax error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Malformed {
+pub(crate) struct Malformed {
     /// libyaml's message.
-    pub(super) problem: String,
+    pub(crate) problem: String,
     /// The position where libyaml stops.
-    pub(super) mark: Mark,
+    pub(crate) mark: Mark,
     /// Start positions of the affected quote, key, list or map, and of the list or map inside that has just ended.
-    pub(super) began: Vec<Mark>,
+    pub(crate) began: Vec<Mark>,
 }
 
 impl Malformed {

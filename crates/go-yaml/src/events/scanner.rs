@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::cursor::{Cursor, is_blank, is_blank_or_end, is_break};
 use super::{Malformed, Mark};
-use crate::document::ScalarStyle;
 
 /// The maximum nesting of flow collections, and of blocks.
 const MAX_DEPTH: usize = 10_000;
@@ -36,7 +35,7 @@ pub(super) enum Kind {
     Alias,
     Anchor,
     Tag,
-    Scalar(ScalarStyle),
+    Scalar { plain: bool },
 }
 
 /// A token.
@@ -106,9 +105,8 @@ impl<'a> Scanner<'a> {
             if let Some(token) = self.tokens.front() {
                 let found = (token.kind, token.start, token.end);
                 // The token may still become a key.
-                let key = self.keys_by_token.get(&self.taken).copied();
-                let open = match key.and_then(|at| Some((at, *self.keys.get(at)?))) {
-                    Some((at, key)) => self.is_possible(at, key)?,
+                let open = match self.keys_by_token.get(&self.taken).copied() {
+                    Some(at) => self.is_possible(at)?,
                     None => false,
                 };
                 if !open {
@@ -135,7 +133,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn push_text(&mut self, kind: Kind, start: Mark, end: Mark, text: String, suffix: String) {
-        self.scalar = matches!(kind, Kind::Scalar(_)).then_some(start);
+        self.scalar = matches!(kind, Kind::Scalar { .. }).then_some(start);
         self.tokens.push_back(Token { kind, start, end, text, suffix });
     }
 
@@ -172,16 +170,17 @@ impl<'a> Scanner<'a> {
         if c == '\0' {
             return self.stream_end();
         }
-        if self.cursor.column() == 0 && c == '%' {
+        let directive = self.cursor.column() == 0 && c == '%';
+        let indicator = self.cursor.document_indicator();
+        if directive || indicator.is_some() {
             self.unroll(-1);
             self.remove_key()?;
             self.key_allowed = false;
+        }
+        if directive {
             return self.directive();
         }
-        if let Some(indicator) = self.cursor.document_indicator() {
-            self.unroll(-1);
-            self.remove_key()?;
-            self.key_allowed = false;
+        if let Some(indicator) = indicator {
             self.indicator(if indicator == '-' { Kind::DocumentStart } else { Kind::DocumentEnd }, 3);
             return Ok(());
         }
@@ -199,30 +198,21 @@ impl<'a> Scanner<'a> {
             '-' if is_blank_or_end(next) => self.block_entry(),
             '?' if flow || is_blank_or_end(next) => self.key(),
             ':' if flow || is_blank_or_end(next) => self.value(),
-            '*' | '&' => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.anchor(if c == '*' { Kind::Alias } else { Kind::Anchor })
-            }
-            '!' => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.tag()
-            }
             '|' | '>' if !flow => {
                 self.remove_key()?;
                 self.key_allowed = true;
                 self.block_scalar(c == '|')
             }
-            '\'' | '"' => {
+            _ if "*&!'\"".contains(c) || starts_plain(c, next, flow) => {
                 self.save_key()?;
                 self.key_allowed = false;
-                self.quoted_scalar(c == '\'')
-            }
-            _ if starts_plain(c, next, flow) => {
-                self.save_key()?;
-                self.key_allowed = false;
-                self.plain_scalar()
+                match c {
+                    '*' => self.anchor(Kind::Alias),
+                    '&' => self.anchor(Kind::Anchor),
+                    '!' => self.tag(),
+                    '\'' | '"' => self.quoted_scalar(c == '\''),
+                    _ => self.plain_scalar(),
+                }
             }
             _ => Err(self.malformed("found character that cannot start any token")),
         }
@@ -257,21 +247,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reports whether a colon may still turn the token into a key: on the same line and within the maximum length.
-    fn is_possible(&mut self, at: usize, key: SimpleKey) -> Result<bool, Malformed> {
-        if !key.possible {
-            return Ok(false);
-        }
+    fn is_possible(&mut self, at: usize) -> Result<bool, Malformed> {
+        let Some(key) = self.keys.get_mut(at).filter(|key| key.possible) else { return Ok(false) };
         let same_line = key.mark.line == self.cursor.mark.line && !self.ended;
-        if same_line && key.index + MAX_KEY_LENGTH >= self.cursor.index {
-            return Ok(true);
+        key.possible = same_line && key.index + MAX_KEY_LENGTH >= self.cursor.index;
+        if key.required && !key.possible {
+            let mark = key.mark;
+            return Err(self.malformed("could not find expected ':'").began([mark]));
         }
-        if key.required {
-            return Err(self.malformed("could not find expected ':'").began([key.mark]));
-        }
-        if let Some(key) = self.keys.get_mut(at) {
-            key.possible = false;
-        }
-        Ok(false)
+        Ok(key.possible)
     }
 
     /// Records that the token at the cursor may be a key.
@@ -363,7 +347,7 @@ impl<'a> Scanner<'a> {
         let at = self.keys.len() - 1;
         let key = self.keys.last().copied();
         if let Some(key) = key
-            && self.is_possible(at, key)?
+            && self.is_possible(at)?
         {
             self.insert(Some(key.token), Kind::Key, key.mark);
             self.roll(key.mark, Some(key.token), Kind::BlockMappingStart)?;

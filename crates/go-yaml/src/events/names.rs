@@ -1,8 +1,11 @@
 //! Scanning of directives, anchors, aliases and tags.
 
+use std::collections::BTreeMap;
+
 use super::cursor::{is_blank, is_blank_or_end, is_break_or_end, is_name_character};
 use super::scanner::{Kind, Scanner};
 use super::{Malformed, Mark};
+use crate::resolve::CORE;
 
 impl Scanner<'_> {
     /// Reads `%YAML 1.1` or `%TAG ! tag:example.org,2000:`, to the end of the line.
@@ -65,16 +68,14 @@ impl Scanner<'_> {
     }
 
     fn version_number(&mut self) -> Result<u32, Malformed> {
-        let mut number = None;
-        for length in 0.. {
-            let Some(digit) = self.cursor.here().to_digit(10) else { break };
-            if length == 2 {
+        let mut digits = String::new();
+        while self.cursor.here().is_ascii_digit() {
+            if digits.len() == 2 {
                 return Err(self.malformed("found extremely long version number"));
             }
-            number = Some(number.unwrap_or(0) * 10 + digit);
-            self.cursor.skip();
+            self.cursor.read(&mut digits);
         }
-        number.ok_or_else(|| self.malformed("did not find expected version number"))
+        digits.parse().map_err(|_| self.malformed("did not find expected version number"))
     }
 
     /// Reads `&name` or `*name`.
@@ -139,39 +140,35 @@ impl Scanner<'_> {
     /// Reads the rest of a tag. `head` is the beginning that was read as a handle, with its `!`; empty if there is
     /// none.
     fn tag_uri(&mut self, head: &str) -> Result<String, Malformed> {
-        let mut bytes: Vec<u8> = head.bytes().skip(1).collect();
+        let mut uri = head.strip_prefix('!').unwrap_or_default().to_owned();
         let start = self.cursor.mark;
-        let mut text = String::new();
         loop {
             let c = self.cursor.here();
             if c == '%' {
-                bytes.append(&mut std::mem::take(&mut text).into_bytes());
-                self.escaped_character(&mut bytes)?;
+                self.escaped_character(&mut uri)?;
             } else if is_name_character(c) || ";/?:@&=+$,.!~*'()[]".contains(c) {
-                self.cursor.read(&mut text);
+                self.cursor.read(&mut uri);
             } else {
                 break;
             }
         }
-        bytes.append(&mut text.into_bytes());
         if head.is_empty() && start == self.cursor.mark {
             return Err(self.malformed("did not find expected tag URI"));
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(uri)
     }
 
     /// Reads one percent-encoded character of a tag, such as `%C3%A9`.
-    fn escaped_character(&mut self, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
-        let mut left = 1;
-        let mut first = true;
-        while left > 0 {
+    fn escaped_character(&mut self, into: &mut String) -> Result<(), Malformed> {
+        let (mut bytes, mut length) = (Vec::new(), 1);
+        while bytes.len() < length {
             let digits = (self.cursor.at(1).to_digit(16), self.cursor.at(2).to_digit(16));
             let ('%', (Some(high), Some(low))) = (self.cursor.here(), digits) else {
                 return Err(self.malformed("did not find URI escaped octet"));
             };
             let byte = u8::try_from(high * 16 + low).unwrap_or_default();
-            if first {
-                left = match byte {
+            if bytes.is_empty() {
+                length = match byte {
                     0..0x80 => 1,
                     0xc0..0xe0 => 2,
                     0xe0..0xf0 => 3,
@@ -183,42 +180,33 @@ impl Scanner<'_> {
             }
             bytes.push(byte);
             (0..3).for_each(|_| self.cursor.skip());
-            left -= 1;
-            first = false;
         }
+        into.push_str(&String::from_utf8_lossy(&bytes));
         Ok(())
     }
 }
 
-/// The tag handles of a document.
-pub(super) struct Handles {
-    handles: Vec<(String, String)>,
-}
+/// The tag handles of a document, each with its prefix.
+#[derive(Default)]
+pub(super) struct Handles(BTreeMap<String, String>);
 
 impl Handles {
-    pub(super) fn none() -> Self {
-        Self { handles: Vec::new() }
-    }
-
     pub(super) fn clear(&mut self) {
-        self.handles.clear();
+        self.0.clear();
     }
 
     /// Adds the default handles that the document does not redefine.
     pub(super) fn add_default(&mut self) {
-        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
-            if !self.handles.iter().any(|(known, _)| known == handle) {
-                self.handles.push((handle.to_owned(), prefix.to_owned()));
-            }
+        for (handle, prefix) in [("!", "!"), ("!!", CORE)] {
+            self.0.entry(handle.to_owned()).or_insert_with(|| prefix.to_owned());
         }
     }
 
     pub(super) fn add(&mut self, handle: String, prefix: String, mark: Mark) -> Result<(), Malformed> {
-        if self.handles.iter().any(|(known, _)| *known == handle) {
-            return Err(Malformed::new("found duplicate %TAG directive", mark));
+        match self.0.insert(handle, prefix) {
+            Some(_) => Err(Malformed::new("found duplicate %TAG directive", mark)),
+            None => Ok(()),
         }
-        self.handles.push((handle, prefix));
-        Ok(())
     }
 
     /// Expands a tag.
@@ -226,10 +214,7 @@ impl Handles {
         if handle.is_empty() {
             return Ok(suffix.to_owned());
         }
-        let prefix = self.handles.iter().find(|(known, _)| known == handle).map(|(_, prefix)| prefix);
-        match prefix.map(|prefix| format!("{prefix}{suffix}")).filter(|tag| !tag.is_empty()) {
-            Some(tag) => Ok(tag),
-            None => Err(Malformed::new("found undefined tag handle", mark)),
-        }
+        let tag = self.0.get(handle).map(|prefix| format!("{prefix}{suffix}"));
+        tag.filter(|tag| !tag.is_empty()).ok_or_else(|| Malformed::new("found undefined tag handle", mark))
     }
 }
