@@ -1044,7 +1044,7 @@ fn architecture_lists_every_module_and_crate() {
         let section = text.split("\n## ").find_map(|section| section.strip_prefix(title));
         first_cells(section.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section {title}")))
     };
-    let (table, map) = (section("Crates\n"), section("Code map\n"));
+    let (table, map) = (section("Crates\n"), section("Folders of `src/`\n"));
     let mut missing = Vec::new();
     let library = read("src/lib.rs");
     let modules: Vec<&str> = library.lines().filter_map(module_declared).collect();
