@@ -1,8 +1,8 @@
 //! nodecfg: keeps the kubelet configuration of every node pool in git, rolls it out a few nodes at a time, and
 //! verifies that each node converged.
 //!
-//! This package is the reconciler. Its parts follow the data: [`repository`] → `nodecfg_fleet` → `nodecfg_plan` → [`rollout`] →
-//! [`report`]. ARCHITECTURE.md lists all crates, the invariants, and the limits of each part.
+//! This package is the reconciler. Its parts follow the data: [`repository`] → `nodecfg_fleet` → `nodecfg_plan` →
+//! [`rollout`] → [`report`]. ARCHITECTURE.md lists the crates, the folders of this one, and the invariants.
 
 pub mod atomic_file;
 pub mod capture;

@@ -56,6 +56,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
         &[
             "crates/contract/src",
             "crates/fleet/src",
+            "crates/go-yaml/src",
             "crates/kubelet-config/src",
             "crates/observed/src",
             "crates/plan/src",
@@ -360,7 +361,7 @@ fn crates_depend_only_on_allowed_layers() {
     });
     for (name, forbidden) in &rules {
         let dependencies = dependencies(&manifests[*name]);
-        assert!(!dependencies.is_empty(), "crates/{name}/Cargo.toml");
+        assert_eq!(dependencies.is_empty(), *name == "go-yaml", "crates/{name}/Cargo.toml");
         found.extend(forbidden.iter().filter(|one| dependencies.contains(*one)).map(|one| format!("{name}: {one}")));
         found.extend(forbidden.iter().filter(|one| !known.contains(**one)).map(|one| format!("no crate has {one}")));
     }
@@ -466,7 +467,7 @@ fn source_files_are_compiled_and_start_with_module_comment() {
             parts.as_slice(),
             ["tests" | "benches", _]
                 | ["tests" | "benches", _, "main.rs"]
-                | ["crates", _, "tests", _]
+                | ["crates", _, "tests" | "examples", _]
                 | ["crates", _, "tests", _, "main.rs"]
                 | ["fuzz", "fuzz_targets", _]
         );
@@ -1046,7 +1047,7 @@ fn architecture_lists_every_module_and_crate() {
         let section = text.split("\n## ").find_map(|section| section.strip_prefix(title));
         first_cells(section.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section {title}")))
     };
-    let (table, map) = (section("Crates\n"), section("Code map\n"));
+    let (table, map) = (section("Crates\n"), section("Folders of `src/`\n"));
     let mut missing = Vec::new();
     let library = read("src/lib.rs");
     let modules: Vec<&str> = library.lines().filter_map(module_declared).collect();
@@ -1063,7 +1064,7 @@ fn architecture_lists_every_module_and_crate() {
             Some(format!("crates/{name}"))
         })
         .collect();
-    assert!(modules.len() > 10 && crates.len() == LAYERS.len() + 1, "{modules:?} {crates:?}");
+    assert!(modules.len() > 10 && crates.len() == LAYERS.len(), "{modules:?} {crates:?}");
     missing.extend(crates.into_iter().filter(|name| !table.contains(&format!("`{name}/`").as_str())));
     none("not in ARCHITECTURE.md's tables", &missing);
 }

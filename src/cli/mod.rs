@@ -1,7 +1,8 @@
 //! Command-line interface: argument parsing, the dispatch to one file per command, and the exit code.
 //!
 //! Only this layer reads the environment, opens streams and starts the runtime. `failure` converts errors of every
-//! stage into an exit code and a report.
+//! stage into an exit code and a report. `reconcile` is the only path that assigns nodes. What a user of the library
+//! would need belongs into another module.
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -2,6 +2,11 @@
 //!
 //! Renderers take plain data and a writer. They make no decisions and do not access a cluster. Text contains ANSI
 //! styles; the output stream removes them where unsupported.
+//!
+//! - [`review`], [`status`], [`validation`]: one folder per report with several formats.
+//! - [`progress`], [`steps`], [`live`]: a rollout while it runs.
+//! - [`html`]: the page of `--report`.
+//! - [`schemas`]: JSON Schemas of all documents. [`codes`] and [`code_explanation`]: tables of codes.
 
 use std::io;
 

@@ -2,7 +2,7 @@
 //!
 //! [`facts`] and [`metrics`] are pure: a plan and its outcome become a [`Run`](facts::Run), and the run becomes
 //! samples. [`textfile`] and [`otlp`] write the samples. Must not decide, and must not change the result of a run:
-//! broken monitoring must not look like a broken rollout.
+//! broken monitoring must not look like a broken rollout. Metrics contain no names of nodes.
 
 pub mod facts;
 pub mod metrics;

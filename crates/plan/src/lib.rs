@@ -7,7 +7,16 @@
 //! A plan is deterministic data, named by a hash. A rollout makes no decisions of its own: for a node that another
 //! client changed, it calls [`decide_again`]. [`check`] asserts the invariants of every plan before it runs.
 //!
-//! This folder must not use a client, a clock or a terminal.
+//! - [`make()`] creates the plan of all pools, `decide` decides on one node, `waves` orders them.
+//! - `scope` and `membership`: which nodes a plan may change, and which pool has a node.
+//! - `disruption`, `losses`, `drains`, [`sample`]: effects of changes on nodes and pods.
+//! - `reservations`, `selection`, `verdicts`, `overrides`: checks of configurations against the nodes of the cluster.
+//! - `pointers`: moves of pool pointers. `reset`, `prune`: the plans of these commands.
+//! - [`convergence`]: whether a node runs its target. [`state`]: the state of a node in a word.
+//! - [`drain`]: which pods are evicted. [`saved`]: saved plans.
+//! - [`check()`] shares no code with the functions that it checks.
+//!
+//! This crate must not use a client, a clock or a terminal.
 
 use std::collections::BTreeMap;
 

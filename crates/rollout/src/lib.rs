@@ -10,6 +10,7 @@
 //! - [`progress`]: events for the user.
 //! - [`forecast`]: the start of a rollout, before it runs.
 //! - [`witness`]: answers of the kubelets at its end.
+//! - [`verify`]: the machine of a run that only watches.
 
 pub mod evictions;
 pub mod forecast;

@@ -3,6 +3,10 @@
 //! The cluster reproduces recorded API servers and kubelets. With 1.21, kubelets follow `configSource` of their
 //! Nodes; with 1.36, each node runs the agent if it is installed. Pods run only if the options describe workloads. Only
 //! the commands that start the sandbox depend on this crate. The reconciler must not distinguish it from a real cluster.
+//!
+//! [`api`] and [`server`] are the API server, [`kubelets`] the kubelets of 1.21, [`agents`] the nodes with agents, and
+//! [`workloads`] the pods with their controllers. Kubelets, agents and workloads also run on another API server. They
+//! must not know what nodecfg intends.
 
 pub mod agents;
 pub mod api;

@@ -2,7 +2,7 @@
 //!
 //! [`page`] holds the data. [`of_run`], [`of_status`] and [`failed`] create it. `document` and its sections are maud
 //! templates, which escape all texts. The page's content security policy allows only its own style and script, by
-//! hash.
+//! hash. State is never shown by color alone.
 
 mod changes;
 mod document;

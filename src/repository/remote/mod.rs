@@ -2,7 +2,8 @@
 //!
 //! Always queries the server, so that commits deleted there are not served from the cache. Fetches a single commit if
 //! the server supports it, otherwise the whole history. The `git` program fetches; libgit2 reads the result. Blocks,
-//! so run it on a separate thread. Writes to the cache only.
+//! so run it on a separate thread. Writes to the cache only. The caller reads the environment; arguments of programs and
+//! messages contain no secret.
 
 use std::fs;
 use std::path::{Path, PathBuf};
