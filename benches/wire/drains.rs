@@ -71,8 +71,12 @@ fn repository((drain, fields): (&str, &str)) -> BTreeMap<String, String> {
         "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: bench\nspec:\n  rollout:\n    \
          maxUnavailable: {MAX_UNAVAILABLE}\n    allowDisruption: drain\n    drain: {drain}\n"
     );
+    // The nodes run these values, and a sync refuses to take them away.
     let configuration = format!(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n{fields}"
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n\
+         authentication: {{x509: {{clientCAFile: /etc/kubernetes/pki/ca.crt}}}}\nclusterDNS: [10.96.0.10]\n\
+         clusterDomain: cluster.local\nresolvConf: /run/systemd/resolve/resolv.conf\nrotateCertificates: true\n\
+         staticPodPath: /etc/kubernetes/manifests\n{fields}"
     );
     let pools = (0..POOLS).map(|pool| (format!("pools/{}/kubelet.yaml", pool_name(pool)), configuration.clone()));
     pools.chain([("nodecfg.yaml".to_owned(), fleet)]).collect()
