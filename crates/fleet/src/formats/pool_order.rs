@@ -2,31 +2,38 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::fields::{Fields, text};
-use crate::formats::{PoolRef, RolloutSpec};
-use kubelet_config::finding::Finding;
+use super::rollout::RolloutSpec;
+use crate::fields::{ReadField, text};
+use kubelet_config::document::Node;
+use kubelet_config::finding::{Finding, Place};
 use kubelet_config::spelling::{Proposals, nearest};
 use nodecfg_contract::names::PoolName;
 
 /// References between pools, by the pool that waits.
 pub(crate) type References = BTreeMap<PoolName, Vec<PoolRef>>;
 
-/// Reads the pools that go first.
-pub(crate) fn after(rollout: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<PoolRef> {
-    let path = rollout.path("after");
-    let mut pools = Vec::new();
-    for (at, node) in rollout.list("after", findings).iter().enumerate() {
-        let path = format!("{path}[{at}]");
-        let Some(name) = text(node, &path, findings) else { continue };
-        match PoolName::new(name) {
-            Ok(name) => pools.push(PoolRef { name, place: node.place.clone() }),
+/// Name of another pool in a file, with its position.
+#[derive(Debug, Clone)]
+pub struct PoolRef {
+    /// The name.
+    pub name: PoolName,
+    /// Position of the name.
+    pub place: Place,
+}
+
+impl ReadField for PoolRef {
+    type Schema = String;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        match PoolName::new(text(node, path, findings)?) {
+            Ok(name) => Some(Self { name, place: node.place.clone() }),
             Err(error) => {
                 let finding = Finding::error("bad-name", error.to_string()).at(node.place.clone()).field(path);
                 findings.push(finding.help("remove it"));
+                None
             }
         }
     }
-    pools
 }
 
 /// Finding of a fleet whose default makes every pool wait, also the pools that go first.

@@ -7,12 +7,14 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
+use serde_json::json;
 
+use crate::fields::map;
 use crate::hold::{Hold, HoldReason};
 use kubelet_config::risk::Class;
 use window::Window;
 
+mod read;
 pub mod window;
 
 #[cfg(test)]
@@ -37,19 +39,23 @@ pub struct Schedule {
     pub outside: Option<Class>,
 }
 
-/// A time at which no node may start, for example a freeze before the holidays.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Exclusion {
-    /// Start, included: 2026-12-18T00:00:00Z.
-    #[schemars(with = "String")]
-    pub from: Timestamp,
-    /// End, not included: 2027-01-04T00:00:00Z.
-    #[schemars(with = "String")]
-    pub to: Timestamp,
-    /// Reason, which reports contain.
-    #[schemars(length(min = 1, max = 200))]
-    pub reason: String,
+map! {
+    /// A time at which no node may start, for example a freeze before the holidays.
+    #[derive(PartialEq, Eq)]
+    #[check(read::ends_after_start)]
+    pub struct Exclusion {
+        /// Start, included: 2026-12-18T00:00:00Z.
+        #[required("from: 2026-12-18T00:00:00Z")]
+        "from" => from: Timestamp,
+        /// End, not included: 2027-01-04T00:00:00Z.
+        #[required("to: 2027-01-04T00:00:00Z")]
+        "to" => to: Timestamp,
+        /// Reason, which reports contain.
+        #[required("reason: freeze")]
+        #[schema(json!({"minLength": 1, "maxLength": read::MAX_REASON}))]
+        #[check(read::reason)]
+        "reason" => reason: String,
+    }
 }
 
 impl fmt::Display for Schedule {

@@ -7,33 +7,33 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use schemars::JsonSchema;
+use serde_json::json;
 
-use crate::duration_schema::GoDuration;
-use crate::schedule::{earlier, later};
+use super::{earlier, later, read};
+use crate::fields::map;
 use kubelet_config::duration;
 
 /// Names of the days, from Monday on.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A window that opens on some days of each week.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Window {
-    /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
-    #[schemars(
-        with = "String",
-        regex(
-            pattern = r"^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$"
-        )
-    )]
-    pub start: Start,
-    /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
-    #[schemars(with = "GoDuration")]
-    pub length: Duration,
-    /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
-    #[schemars(rename = "timeZone", with = "String")]
-    pub zone: TimeZone,
+map! {
+    /// A window that opens on some days of each week.
+    #[derive(PartialEq, Eq)]
+    pub struct Window {
+        /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
+        #[required("start: \"Sat 22:00\"")]
+        #[schema(json!({
+            "pattern": "^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$",
+        }))]
+        "start" => start: Start,
+        /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
+        #[required("length: 6h")]
+        #[check(read::length)]
+        "length" => length: Duration,
+        /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
+        #[required("timeZone: UTC")]
+        "timeZone" => zone: TimeZone,
+    }
 }
 
 /// Start of a window: `Sat 22:00`, `Mon-Fri 22:00`, or `22:00` on each day.

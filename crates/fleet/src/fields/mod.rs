@@ -1,5 +1,16 @@
 //! Typed access to the maps of a document. Invalid values become findings with positions, and reading continues.
 //! Independent of any format.
+//!
+//! - [`map!`](declare) declares a map with its fields: struct, reader, JSON Schema and table of fields follow.
+//! - [`ReadField`] reads the value of a field. Each type of value implements it once.
+
+mod declare;
+mod info;
+mod values;
+
+pub(crate) use declare::{FieldType, Map, info, map, map_schema};
+pub use info::FieldInfo;
+pub(crate) use values::{Entries, ReadField, choice, choices, dns_label_schema, items, parsed, path_of_list};
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -12,6 +23,8 @@ pub(crate) struct Fields<'n> {
     /// Dotted path of the map; empty at the root.
     path: String,
     place: &'n Place,
+    /// Keys that are treated as unset.
+    hidden: &'static [&'static str],
 }
 
 /// Finding for an unknown key.
@@ -102,7 +115,7 @@ impl<'n> Fields<'n> {
             };
             findings.push(unknown(key, path, entry, help));
         }
-        Some(Self { map, path: path.to_owned(), place: &node.place })
+        Some(Self { map, path: path.to_owned(), place: &node.place, hidden: &[] })
     }
 
     /// Dotted path of a key.
@@ -110,14 +123,9 @@ impl<'n> Fields<'n> {
         path_of(&self.path, key)
     }
 
-    /// Position of the map.
-    pub(crate) fn place(&self) -> &'n Place {
-        self.place
-    }
-
     /// Value of a key, including null.
     pub(crate) fn raw(&self, key: &str) -> Option<&'n Node> {
-        self.map.get(key).map(|entry| &entry.value)
+        self.map.get(key).filter(|_| !self.hidden.contains(&key)).map(|entry| &entry.value)
     }
 
     /// Value of a key; as in Kubernetes, null means unset.
@@ -125,59 +133,36 @@ impl<'n> Fields<'n> {
         self.raw(key).filter(|node| !node.is_null())
     }
 
-    /// Map under a key.
-    pub(crate) fn object(&self, key: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Fields<'n>> {
-        self.get(key).and_then(|node| Fields::open(node, &self.path(key), known, findings))
+    /// Value of a key. `None` if it is unset, or invalid with a finding.
+    pub(crate) fn value<T: ReadField>(&self, key: &str, findings: &mut Vec<Finding>) -> Option<T> {
+        let node = self.raw(key).filter(|node| T::TAKES_NULL || !node.is_null())?;
+        T::read(node, &self.path(key), findings)
     }
 
-    /// List under a key.
-    pub(crate) fn list(&self, key: &str, findings: &mut Vec<Finding>) -> &'n [Node] {
-        let Some(node) = self.get(key) else { return &[] };
-        node.sequence().unwrap_or_else(|| {
-            findings.extend(wrong_type(&self.path(key), "a list", node));
-            &[]
-        })
-    }
-
-    /// Text under a key, with its position.
-    pub(crate) fn text(&self, key: &str, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
-        let node = self.get(key)?;
-        text(node, &self.path(key), findings).map(|text| (text, &node.place))
-    }
-
-    /// Boolean under a key.
-    pub(crate) fn boolean(&self, key: &str, findings: &mut Vec<Finding>) -> Option<bool> {
-        let node = self.get(key)?;
-        if let Some(Reading::Bool(value)) = node.reading() {
-            fix_ambiguous_boolean(node, findings);
-            return Some(value);
+    /// Reports a missing field. `example` is the text to write.
+    pub(crate) fn require(&self, key: &str, example: &str, findings: &mut Vec<Finding>) {
+        if self.get(key).is_none() {
+            findings.push(self.missing(key, example));
         }
-        findings.extend(wrong_type(&self.path(key), "a boolean", node));
-        None
     }
 
-    /// Whole number under a key. A value that does not fit `T` is a finding, which describes the range of `T` as
-    /// `bounds`.
-    pub(crate) fn integer<T: TryFrom<i128>>(&self, key: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
-        let node = self.get(key)?;
-        let Some(Reading::Int(value)) = node.reading() else {
-            findings.extend(wrong_type(&self.path(key), "a whole number", node));
-            return None;
-        };
-        T::try_from(value)
-            .map_err(|_| {
-                let help = if value < 0 { "write 0, or a larger number" } else { "write a smaller number" };
-                findings.push(self.bad_value(key, node, &format!("{value} is not {bounds}")).help(help));
-            })
-            .ok()
-    }
-
-    /// Finding for an invalid value of the right type.
-    pub(crate) fn bad_value(&self, key: &str, node: &Node, problem: &str) -> Finding {
-        Finding::error("bad-value", format!("`{}`: {problem}", self.path(key)))
-            .at(node.place.clone())
+    /// Finding for a missing field.
+    pub(crate) fn missing(&self, key: &str, example: &str) -> Finding {
+        Finding::error("missing-field", format!("`{}` is missing", self.path(key)))
+            .at(self.place.clone())
             .field(self.path(key))
+            .help(format!("write {example}"))
     }
+
+    /// The same map without some keys.
+    pub(crate) fn without(self, hidden: &'static [&'static str]) -> Self {
+        Self { hidden, ..self }
+    }
+}
+
+/// Finding for an invalid value of the right type.
+pub(crate) fn bad_value(path: &str, node: &Node, problem: &str) -> Finding {
+    Finding::error("bad-value", format!("`{path}`: {problem}")).at(node.place.clone()).field(path)
 }
 
 /// Text of a node; otherwise adds a finding.
@@ -187,25 +172,4 @@ pub(crate) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) 
         findings.extend(wrong_type(path, "text", node));
     }
     text
-}
-
-/// Reads one of several names.
-pub(crate) fn choice<T: Copy>(
-    fields: &Fields<'_>,
-    key: &str,
-    known: &[(&str, T)],
-    findings: &mut Vec<Finding>,
-) -> Option<T> {
-    let (text, place) = fields.text(key, findings)?;
-    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    if found.is_none() {
-        let names = || known.iter().map(|(name, _)| *name);
-        let help = match nearest(text, names()) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("use one of {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        let message = format!("`{}`: unknown value {text:?}", fields.path(key));
-        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(key)).help(help));
-    }
-    found
 }

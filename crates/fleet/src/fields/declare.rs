@@ -1,0 +1,324 @@
+//! Declaration of maps. A field is declared once, with [`map!`]:
+//!
+//! ```text
+//! map! {
+//!     /// Canaries of a pool.
+//!     pub struct Canary {
+//!         /// Number of canaries. Default {default}.
+//!         #[default(1)]
+//!         "nodes" => nodes: u32,
+//!     }
+//! }
+//! ```
+//!
+//! The key is that of the file. The doc comment is also the description in the JSON Schema; `{default}` in it becomes
+//! the default as a file writes it. A field is one of these:
+//!
+//! - `name: Option<T>`: unset without the key.
+//! - `name: T`: the default without the key, or the default of `T`.
+//! - `name: T` with `#[required("name: example")]`: a finding without the key, whose help is to write the example.
+//!
+//! Further attributes, in this order:
+//!
+//! - `#[default(value)]`. An optional field stays `None`; the method of the same name returns the value or the default.
+//! - `#[schema(json)]` adds entries to the JSON Schema of the field, or of the map.
+//! - `#[check(function)]` checks a value after it was read: `fn(T, &Node, path, findings) -> Option<T>`. The check of a
+//!   map gets `Option<Self>`, which is `None` if a required field is missing or invalid, and the
+//!   [`Fields`](super::Fields).
+//!
+//! `struct Name: Default` implements `Default` with these defaults; no field may be required then.
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
+
+use super::info::FieldInfo;
+use super::{Fields, ReadField};
+use kubelet_config::finding::Finding;
+
+/// A map whose fields are declared with [`map!`].
+pub(crate) trait Map: Sized {
+    /// Keys of the fields.
+    const KEYS: &'static [&'static str];
+    /// The fields, in their order.
+    fn fields() -> Vec<FieldInfo>;
+    /// Reads the fields of an open map. `None`, with a finding, if a required field is missing or invalid.
+    fn read_fields(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Self>;
+    /// The optional fields of this map or else of `other`. All other fields are those of this map.
+    fn or(&self, other: &Self) -> Self;
+}
+
+/// Type of a field in the struct of its map: `T`, or `Option<T>`.
+pub(crate) trait FieldType: Clone {
+    /// Type of the value in the file.
+    type Value: ReadField;
+    /// Whether the field is an `Option`.
+    const IS_OPTIONAL: bool;
+    /// The field without a default in its declaration.
+    fn read(value: Option<Self::Value>) -> Self
+    where
+        Self: Default;
+    /// The field with a default in its declaration.
+    fn read_or(value: Option<Self::Value>, default: impl FnOnce() -> Self::Value) -> Self;
+    /// The value or the default.
+    fn value_or(&self, default: impl FnOnce() -> Self::Value) -> Self::Value;
+    /// This field, or the other one if this one is optional and unset.
+    fn or(&self, other: &Self) -> Self;
+}
+
+impl<T: ReadField> FieldType for T {
+    type Value = T;
+    const IS_OPTIONAL: bool = false;
+
+    fn read(value: Option<T>) -> Self
+    where
+        T: Default,
+    {
+        value.unwrap_or_default()
+    }
+
+    fn read_or(value: Option<T>, default: impl FnOnce() -> T) -> Self {
+        value.unwrap_or_else(default)
+    }
+
+    fn value_or(&self, _: impl FnOnce() -> T) -> T {
+        self.clone()
+    }
+
+    fn or(&self, _: &Self) -> Self {
+        self.clone()
+    }
+}
+
+impl<T: ReadField> FieldType for Option<T> {
+    type Value = T;
+    const IS_OPTIONAL: bool = true;
+
+    fn read(value: Self) -> Self {
+        value
+    }
+
+    fn read_or(value: Self, _: impl FnOnce() -> T) -> Self {
+        value
+    }
+
+    fn value_or(&self, default: impl FnOnce() -> T) -> T {
+        self.clone().unwrap_or_else(default)
+    }
+
+    fn or(&self, other: &Self) -> Self {
+        self.as_ref().or(other.as_ref()).cloned()
+    }
+}
+
+/// Joins the lines of a doc comment.
+fn sentence(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// Describes a field of type `F`.
+pub(crate) fn info<F: FieldType>(
+    key: &'static str,
+    lines: &[&str],
+    is_required: bool,
+    default: Option<F::Value>,
+    limits: Option<Value>,
+) -> FieldInfo {
+    let default = default.map(|value| value.notation());
+    FieldInfo {
+        key,
+        doc: sentence(lines).replace("{default}", default.as_deref().unwrap_or_default()),
+        default,
+        is_required,
+        fields: F::Value::fields(),
+        is_list: F::Value::IS_LIST,
+        is_optional: F::IS_OPTIONAL,
+        schema: |generator| generator.subschema_for::<<F::Value as ReadField>::Schema>(),
+        limits,
+    }
+}
+
+/// JSON Schema of a map.
+pub(crate) fn map_schema<M: Map>(generator: &mut SchemaGenerator, lines: &[&str], limits: Option<Value>) -> Schema {
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for field in M::fields() {
+        let mut schema = (field.schema)(generator);
+        schema.insert("description".to_owned(), field.doc.into());
+        extend(&mut schema, field.limits);
+        // An editor inserts numbers and booleans. The description states the other defaults.
+        let default = field.default.filter(|_| !field.is_optional).and_then(|text| serde_json::from_str(&text).ok());
+        extend(&mut schema, default.map(|default: Value| serde_json::json!({ "default": default })));
+        if field.is_required {
+            required.push(field.key);
+        }
+        properties.insert(field.key.to_owned(), schema.to_value());
+    }
+    let mut schema =
+        schemars::json_schema!({"type": "object", "additionalProperties": false, "properties": properties});
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), required.into());
+    }
+    schema.insert("description".to_owned(), sentence(lines).into());
+    extend(&mut schema, limits);
+    schema
+}
+
+fn extend(schema: &mut Schema, limits: Option<Value>) {
+    if let Some(Value::Object(limits)) = limits {
+        limits.into_iter().for_each(|(key, value)| drop(schema.insert(key, value)));
+    }
+}
+
+/// Declares a map; see the [module](self).
+macro_rules! map {
+    (
+        $(#[$($attribute:tt)+])+
+        $vis:vis struct $map:ident: Default {
+            $(
+                $(#[doc = $doc:literal])+
+                $(#[default($default:expr)])?
+                $(#[schema($limits:expr)])?
+                $(#[check($check:path)])?
+                $key:literal => $field:ident: $type:ty,
+            )+
+        }
+    ) => {
+        map! {
+            $(#[$($attribute)+])+
+            $vis struct $map {
+                $(
+                    $(#[doc = $doc])+
+                    $(#[default($default)])?
+                    $(#[schema($limits)])?
+                    $(#[check($check)])?
+                    $key => $field: $type,
+                )+
+            }
+        }
+
+        impl Default for $map {
+            fn default() -> Self {
+                Self { $($field: map!(@or_default $type, None, [$($default)?])),+ }
+            }
+        }
+    };
+    (
+        $(#[doc = $doc:literal])+
+        $(#[derive($($derive:ident),+)])?
+        $(#[name($name:literal)])?
+        $(#[schema($map_limits:expr)])?
+        $(#[check($map_check:path)])?
+        $vis:vis struct $map:ident {
+            $(
+                $(#[doc = $field_doc:literal])+
+                $(#[required($example:literal)])?
+                $(#[default($default:expr)])?
+                $(#[schema($limits:expr)])?
+                $(#[check($check:path)])?
+                $key:literal => $field:ident: $type:ty,
+            )+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone $($(, $derive)+)?)]
+        $vis struct $map {
+            $(
+                $(#[doc = $field_doc])+
+                $vis $field: $type,
+            )+
+        }
+
+        impl $crate::fields::Map for $map {
+            const KEYS: &'static [&'static str] = &[$($key),+];
+
+            fn fields() -> Vec<$crate::fields::FieldInfo> {
+                use $crate::fields::map;
+                vec![$(
+                    $crate::fields::info::<$type>(
+                        $key,
+                        &[$($field_doc),+],
+                        map!(@is_required $($example)?),
+                        map!(@option $($default)?),
+                        map!(@option $($limits)?),
+                    )
+                ),+]
+            }
+
+            fn read_fields(
+                fields: &$crate::fields::Fields<'_>,
+                findings: &mut Vec<kubelet_config::finding::Finding>,
+            ) -> Option<Self> {
+                use $crate::fields::map;
+                $($(fields.require($key, $example, findings);)?)+
+                $(
+                    let value = fields.value::<<$type as $crate::fields::FieldType>::Value>($key, findings);
+                    $(let value = value.and_then(|value| {
+                        $check(value, fields.get($key)?, &fields.path($key), findings)
+                    });)?
+                    let $field = map!(@field $type, value, [$($example)?] [$($default)?]);
+                )+
+                let complete = || Some(Self { $($field: $field?),+ });
+                let map = complete();
+                $(let map = $map_check(map, fields, findings);)?
+                map
+            }
+
+            fn or(&self, other: &Self) -> Self {
+                Self { $($field: $crate::fields::FieldType::or(&self.$field, &other.$field)),+ }
+            }
+        }
+
+        impl $map {
+            $($(
+                #[doc = concat!("`", $key, "`, or its default.")]
+                #[allow(dead_code, reason = "for optional fields")]
+                pub(crate) fn $field(&self) -> <$type as $crate::fields::FieldType>::Value {
+                    $crate::fields::FieldType::value_or(&self.$field, || $default)
+                }
+            )?)+
+        }
+
+        impl $crate::fields::ReadField for $map {
+            type Schema = Self;
+
+            fn read(
+                node: &kubelet_config::document::Node,
+                path: &str,
+                findings: &mut Vec<kubelet_config::finding::Finding>,
+            ) -> Option<Self> {
+                use $crate::fields::{Fields, Map};
+                Self::read_fields(&Fields::open(node, path, Self::KEYS, findings)?, findings)
+            }
+
+            fn fields() -> Vec<$crate::fields::FieldInfo> {
+                <Self as $crate::fields::Map>::fields()
+            }
+        }
+
+        impl schemars::JsonSchema for $map {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                map!(@name $map $($name)?).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                use $crate::fields::map;
+                $crate::fields::map_schema::<Self>(generator, &[$($doc),+], map!(@option $($map_limits)?))
+            }
+        }
+    };
+    (@is_required) => { false };
+    (@is_required $example:literal) => { true };
+    (@option) => { None };
+    (@option $value:expr) => { Some($value) };
+    (@name $map:ident) => { stringify!($map) };
+    (@name $map:ident $name:literal) => { $name };
+    (@field $type:ty, $value:ident, [$example:literal] []) => { $value };
+    (@field $type:ty, $value:ident, [] [$($default:expr)?]) => {
+        Some(map!(@or_default $type, $value, [$($default)?]))
+    };
+    (@or_default $type:ty, $value:expr, []) => { <$type as $crate::fields::FieldType>::read($value) };
+    (@or_default $type:ty, $value:expr, [$default:expr]) => {
+        <$type as $crate::fields::FieldType>::read_or($value, || $default)
+    };
+}
+
+pub(crate) use map;

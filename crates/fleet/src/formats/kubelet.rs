@@ -1,0 +1,207 @@
+//! `spec.kubelet` of a Fleet and of a NodePool, and `spec.kubernetesVersion`.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::fields::{ReadField, bad_value, choices, items, map, path_of_list, text};
+use kubelet_config::document::Node;
+use kubelet_config::finding::{Finding, Place};
+use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use kubelet_config::spelling::nearest;
+use kubelet_config::{Minor, fields, removals};
+use nodecfg_contract::Placement;
+
+/// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.
+const MAX_PATCHES: usize = 50;
+
+map! {
+    /// How the configurations of a fleet are placed.
+    #[derive(Default)]
+    pub struct FleetKubeletSpec {
+        /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry the
+        /// assignments, replace where Nodes do.
+        "placement" => placement: Option<Placement>,
+        /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.
+        "own" => own: Option<FileRef>,
+        /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default: none.
+        "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
+        /// Fields that a flag or a later file may set to another value, beside those of each pool. Default: none.
+        "acceptOverridden" => accept_overridden: BTreeSet<OverridableField>,
+    }
+}
+
+map! {
+    /// Configuration of a pool: base, then the pool's kubelet.yaml, then patches in order.
+    #[derive(Default)]
+    pub struct KubeletSpec {
+        /// Path of a base KubeletConfiguration, relative to the pool's folder. The pool's own file is merged over it.
+        "base" => base: Option<FileRef>,
+        /// Paths of merge patches (RFC 7386) or JSON patches (RFC 6902), relative to the pool's folder, applied in order.
+        #[check(few_patches)]
+        "patches" => patches: Vec<FileRef>,
+        /// Use the local configuration of each node: spec.configSource is removed. Default {default}.
+        #[default(false)]
+        "local" => local: bool,
+        /// How nodes combine the configuration with their own: merged over it (overlay), or as the whole (replace). Default:
+        /// that of the fleet.
+        "placement" => placement: Option<Placement>,
+        /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, relative to the pool's folder. An
+        /// overlay is checked over it. Default: that of the fleet.
+        "own" => own: Option<FileRef>,
+        /// Fields that a configuration which replaces that of the nodes may omit although their loss harms the nodes. Without
+        /// an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of its fleet, too.
+        "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
+        /// Fields that a flag of the kubelet or a later file may set to another value, such as maxPods or
+        /// evictionHard.memory.available. Without an entry, such a node does not converge. A pool has the entries of its fleet,
+        /// too.
+        "acceptOverridden" => accept_overridden: BTreeSet<OverridableField>,
+    }
+}
+
+choices! {
+    Placement: "value", Placement::ALL.map(|placement| (placement.as_str(), placement));
+}
+
+/// A path in a file, with its position.
+#[derive(Debug, Clone)]
+pub struct FileRef {
+    /// The path, relative to the folder of its file.
+    pub path: String,
+    /// Position of the path.
+    pub place: Place,
+}
+
+impl ReadField for FileRef {
+    type Schema = String;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        Some(Self { path: text(node, path, findings)?.to_owned(), place: node.place.clone() })
+    }
+}
+
+fn few_patches(
+    mut patches: Vec<FileRef>,
+    node: &Node,
+    path: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<Vec<FileRef>> {
+    if patches.len() > MAX_PATCHES {
+        let problem = format!("{} entries, at most {MAX_PATCHES} are allowed", patches.len());
+        findings.push(bad_value(path, node, &problem).help("combine patches"));
+        patches.truncate(MAX_PATCHES);
+    }
+    Some(patches)
+}
+
+/// A field of the table of removals.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemovableField(pub String);
+
+impl ReadField for RemovableField {
+    type Schema = Self;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        let text = text(node, path, findings)?;
+        let known = || removals::all().map(|removal| removal.field.as_str());
+        if known().any(|field| field == text) {
+            return Some(Self(text.to_owned()));
+        }
+        let near = nearest(text, known());
+        findings.push(not_accepted(node, path, &format!("the removal of {text:?} needs no acceptance"), near));
+        None
+    }
+}
+
+impl JsonSchema for RemovableField {
+    fn schema_name() -> Cow<'static, str> {
+        "RemovableField".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A field whose loss harms a node that had a value.",
+            "enum": removals::all().map(|removal| removal.field.as_str()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A field of a KubeletConfiguration, or a key of such a field, that something else may set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OverridableField(pub String);
+
+impl ReadField for OverridableField {
+    type Schema = String;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        let text = text(node, path, findings)?;
+        let top = text.split('.').next().unwrap_or_default();
+        if fields::lookup(top).is_some() {
+            return Some(Self(text.to_owned()));
+        }
+        let known = fields::all().filter(|field| !field.path.contains('.')).map(|field| field.path.as_str());
+        findings.push(not_accepted(
+            node,
+            path,
+            &format!("no KubeletConfiguration has a field {text:?}"),
+            nearest(top, known),
+        ));
+        None
+    }
+}
+
+/// Finding for an item of a list of accepted fields.
+fn not_accepted(node: &Node, path: &str, problem: &str, near: Option<&str>) -> Finding {
+    let help = near.map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
+    bad_value(path_of_list(path), node, problem).help(help)
+}
+
+/// One version or several, in order.
+#[derive(Debug, Clone, Default)]
+pub struct KubernetesVersions(pub Vec<Minor>);
+
+impl ReadField for KubernetesVersions {
+    type Schema = Self;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        let listed: Vec<(String, &Node)> = match node.sequence() {
+            Some([]) => {
+                findings.push(bad_value(path, node, "the list is empty").help("remove the field, or list a version"));
+                return None;
+            }
+            Some(_) => items(node, path, findings).collect(),
+            None => vec![(path.to_owned(), node)],
+        };
+        let mut minors = Vec::new();
+        for (path, node) in listed {
+            let Some(version) = text(node, &path, findings) else { continue };
+            match Minor::parse_known(version) {
+                Ok(minor) => minors.push(minor),
+                Err(problem) => {
+                    let help =
+                        format!("write a version from {OLDEST} to {NEWEST} in quotes, such as \"{NEWEST_RELEASED}\"");
+                    findings.push(bad_value(&path, node, &problem).help(help));
+                }
+            }
+        }
+        minors.sort_unstable();
+        minors.dedup();
+        Some(Self(minors))
+    }
+}
+
+impl JsonSchema for KubernetesVersions {
+    fn schema_name() -> Cow<'static, str> {
+        "KubernetesVersions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known: Vec<String> = Minor::all().map(|minor| minor.0.to_string()).collect();
+        let one = json_schema!({"type": "string", "pattern": format!(r"^v?1\.({})([-.+].*)?$", known.join("|"))});
+        json_schema!({
+            "description": "A Kubernetes version, or a list of them. Quote it: without quotes, 1.30 is the number 1.3.",
+            "anyOf": [one, {"type": "array", "minItems": 1, "items": one}],
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! Reader of label selectors: `spec.nodeSelector`, and the pods that a drain skips.
+
+use std::collections::BTreeMap;
+
+use crate::fields::{Fields, ReadField, bad_value, items, text, wrong_type};
+use kubelet_config::document::{Node, path_of};
+use kubelet_config::finding::{Finding, Place, any_error};
+use kubelet_config::label::{check_label_key, check_label_value};
+use kubelet_config::spelling::nearest;
+use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
+
+/// Keys of a selector.
+const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
+/// Keys of a requirement.
+const REQUIREMENT: [&str; 3] = ["key", "operator", "values"];
+
+/// Selector of the nodes of a pool.
+#[derive(Debug, Clone)]
+pub struct NodeSelector(pub LabelSelector);
+
+impl ReadField for NodeSelector {
+    type Schema = LabelSelector;
+    // Null would select the nodes with the default label, or every node: the author has to decide.
+    const TAKES_NULL: bool = true;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        const ALL: &str = "to select every node, write `nodeSelector: {}`; to select by the default label, omit it";
+        if node.is_null() {
+            findings.push(bad_value(path, node, "the value is null").help(ALL));
+            return None;
+        }
+        let before = findings.len();
+        let fields = Fields::open(node, path, &SELECTOR, findings)?;
+        // A label directly under nodeSelector, as in a Pod.
+        for finding in findings.iter_mut().skip(before).filter(|finding| finding.code == "unknown-field") {
+            let label = finding.field.as_deref().and_then(|field| field.strip_prefix(path)).unwrap_or_default();
+            if check_label_key(label.trim_start_matches('.')).is_ok() {
+                finding.help = Some(format!("did you mean `{}{label}`?", path_of(path, "matchLabels")));
+            }
+        }
+        let selector = requirements(&fields, findings);
+        match node.mapping().map(BTreeMap::len) {
+            Some(0) => findings.push(
+                Finding::warning("selects-everything", "the pool selects every node of the cluster")
+                    .at(node.place.clone())
+                    .help("this is valid for a pool of low priority that takes the remaining nodes"),
+            ),
+            // Kubernetes selects every node as well, but the author probably forgot a requirement.
+            _ if selector.is_everything() && !any_error(findings) => findings
+                .push(bad_value(path, node, "without a requirement, it selects every node of the cluster").help(ALL)),
+            _ => {}
+        }
+        Some(Self(selector))
+    }
+}
+
+/// Selector of pods. Without a requirement it would select every pod.
+impl ReadField for LabelSelector {
+    type Schema = Self;
+
+    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+        let before = findings.len();
+        let selector = requirements(&Fields::open(node, path, &SELECTOR, findings)?, findings);
+        if selector.is_everything() && findings.len() == before {
+            let finding = bad_value(path, node, "without a requirement, it selects every pod");
+            findings.push(finding.help("remove it, or add a label of the pods that stay"));
+        }
+        Some(selector).filter(|selector| !selector.is_everything())
+    }
+}
+
+/// Reads the requirements of a selector.
+fn requirements(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> LabelSelector {
+    let mut selector = LabelSelector { match_labels: match_labels(fields, findings), ..LabelSelector::default() };
+    if let Some(list) = fields.get("matchExpressions") {
+        let items = items(list, &fields.path("matchExpressions"), findings);
+        selector.match_expressions = items.filter_map(|(path, node)| requirement(node, &path, findings)).collect();
+    }
+    selector
+}
+
+fn match_labels(selector: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    let Some(node) = selector.get("matchLabels") else { return labels };
+    let path = selector.path("matchLabels");
+    let Some(map) = node.mapping() else {
+        findings.extend(wrong_type(&path, "a map of text", node));
+        return labels;
+    };
+    for (key, entry) in map {
+        if let Err(problem) = check_label_key(key) {
+            let message = format!("`{path}`: the label key {key:?} {problem}");
+            findings.push(Finding::error("bad-value", message).at(entry.key_place.clone()));
+        }
+        let path = path_of(&path, key);
+        if let Some(value) = text(&entry.value, &path, findings) {
+            report_bad_label_value(value, &path, &entry.value.place, findings);
+            labels.insert(key.clone(), value.to_owned());
+        }
+    }
+    labels
+}
+
+fn report_bad_label_value(value: &str, path: &str, place: &Place, findings: &mut Vec<Finding>) {
+    if let Err(problem) = check_label_value(value) {
+        let message = format!("`{path}`: the label value {value:?} {problem}");
+        findings.push(Finding::error("bad-value", message).at(place.clone()));
+    }
+}
+
+fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Requirement> {
+    let fields = Fields::open(node, path, &REQUIREMENT, findings)?;
+    for key in ["key", "operator"] {
+        fields.require(key, "key, operator and, for In and NotIn, values", findings);
+    }
+    let text_of = |key: &str, findings: &mut Vec<Finding>| {
+        let node = fields.get(key)?;
+        text(node, &fields.path(key), findings).map(|text| (text, &node.place))
+    };
+    let key = text_of("key", findings);
+    if let Some((key, place)) = key
+        && let Err(problem) = check_label_key(key)
+    {
+        let message = format!("`{path}`: the label key {key:?} {problem}");
+        findings.push(Finding::error("bad-value", message).at(place.clone()));
+    }
+    let mut values = Vec::new();
+    if let Some(list) = fields.get("values") {
+        for (path, node) in items(list, &fields.path("values"), findings) {
+            values.extend(text(node, &path, findings).map(|value| (value, &node.place)));
+        }
+    }
+    for (value, place) in &values {
+        report_bad_label_value(value, &fields.path("values"), place, findings);
+    }
+    let (name, place) = text_of("operator", findings)?;
+    let Some((_, operator)) = Operator::ALL.into_iter().find(|(known, _)| *known == name) else {
+        let help = match nearest(name, Operator::ALL.map(|(known, _)| known)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "use one of In, NotIn, Exists, DoesNotExist".to_owned(),
+        };
+        let message = format!("`{}`: unknown operator {name:?}", fields.path("operator"));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+        return None;
+    };
+    let needs_values = matches!(operator, Operator::In | Operator::NotIn);
+    if needs_values && fields.get("values").and_then(Node::sequence).is_none_or(<[Node]>::is_empty) {
+        let message = format!("`{path}`: {name} needs at least one value");
+        let help = "set operator: Exists for any value, or add the values";
+        findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path).help(help));
+    }
+    if !needs_values && !values.is_empty() {
+        let message = format!("`{path}`: {name} takes no values");
+        let finding = Finding::error("bad-value", message).at(node.place.clone()).field(path);
+        findings.push(finding.help(format!("remove {path}.values")));
+    }
+    let values = values.into_iter().map(|(value, _)| value.to_owned()).collect();
+    key.map(|(key, _)| Requirement { key: key.to_owned(), operator, values })
+}
