@@ -26,14 +26,30 @@
 //!   map gets `Option<Self>`, which is `None` if a required field is missing or invalid, and the
 //!   [`Fields`](super::Fields).
 //!
-//! `struct Name: Default` implements `Default` with these defaults; no field may be required then.
+//! `struct Name: Default` implements `Default` with these defaults; no field is required or optional then, unless it has
+//! no default.
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-use super::info::FieldInfo;
 use super::{Fields, ReadField};
 use kubelet_config::finding::Finding;
+
+/// A field as its declaration describes it.
+pub(crate) struct FieldInfo {
+    /// Key in the file.
+    pub key: &'static str,
+    /// Description, with the default.
+    pub doc: String,
+    /// Default as a file writes it. `None`: the field has no default, or the description states it in words.
+    pub default: Option<String>,
+    /// Whether the field must be set.
+    pub is_required: bool,
+    is_optional: bool,
+    schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Further entries of the schema.
+    limits: Option<Value>,
+}
 
 /// A map whose fields are declared with [`map!`].
 pub(crate) trait Map: Sized {
@@ -53,39 +69,22 @@ pub(crate) trait FieldType: Clone {
     type Value: ReadField;
     /// Whether the field is an `Option`.
     const IS_OPTIONAL: bool;
-    /// The field without a default in its declaration.
-    fn read(value: Option<Self::Value>) -> Self
-    where
-        Self: Default;
-    /// The field with a default in its declaration.
-    fn read_or(value: Option<Self::Value>, default: impl FnOnce() -> Self::Value) -> Self;
-    /// The value or the default.
-    fn value_or(&self, default: impl FnOnce() -> Self::Value) -> Self::Value;
-    /// This field, or the other one if this one is optional and unset.
-    fn or(&self, other: &Self) -> Self;
+    /// The field with a value. `None` if it needs one.
+    fn of(value: Option<Self::Value>) -> Option<Self>;
+    /// The value, if any.
+    fn value(&self) -> Option<&Self::Value>;
 }
 
 impl<T: ReadField> FieldType for T {
     type Value = T;
     const IS_OPTIONAL: bool = false;
 
-    fn read(value: Option<T>) -> Self
-    where
-        T: Default,
-    {
-        value.unwrap_or_default()
+    fn of(value: Option<T>) -> Option<Self> {
+        value
     }
 
-    fn read_or(value: Option<T>, default: impl FnOnce() -> T) -> Self {
-        value.unwrap_or_else(default)
-    }
-
-    fn value_or(&self, _: impl FnOnce() -> T) -> T {
-        self.clone()
-    }
-
-    fn or(&self, _: &Self) -> Self {
-        self.clone()
+    fn value(&self) -> Option<&T> {
+        Some(self)
     }
 }
 
@@ -93,20 +92,12 @@ impl<T: ReadField> FieldType for Option<T> {
     type Value = T;
     const IS_OPTIONAL: bool = true;
 
-    fn read(value: Self) -> Self {
-        value
+    fn of(value: Self) -> Option<Self> {
+        Some(value)
     }
 
-    fn read_or(value: Self, _: impl FnOnce() -> T) -> Self {
-        value
-    }
-
-    fn value_or(&self, default: impl FnOnce() -> T) -> T {
-        self.clone().unwrap_or_else(default)
-    }
-
-    fn or(&self, other: &Self) -> Self {
-        self.as_ref().or(other.as_ref()).cloned()
+    fn value(&self) -> Option<&T> {
+        self.as_ref()
     }
 }
 
@@ -123,14 +114,12 @@ pub(crate) fn info<F: FieldType>(
     default: Option<F::Value>,
     limits: Option<Value>,
 ) -> FieldInfo {
-    let default = default.map(|value| value.notation());
+    let default = default.map(|value| value.notation()).filter(|text| !text.is_empty());
     FieldInfo {
         key,
         doc: sentence(lines).replace("{default}", default.as_deref().unwrap_or_default()),
         default,
         is_required,
-        fields: F::Value::fields(),
-        is_list: F::Value::IS_LIST,
         is_optional: F::IS_OPTIONAL,
         schema: |generator| generator.subschema_for::<<F::Value as ReadField>::Schema>(),
         limits,
@@ -197,7 +186,7 @@ macro_rules! map {
 
         impl Default for $map {
             fn default() -> Self {
-                Self { $($field: map!(@or_default $type, None, [$($default)?])),+ }
+                Self { $($field: map!(@or_default $($default)?)),+ }
             }
         }
     };
@@ -250,11 +239,12 @@ macro_rules! map {
                 use $crate::fields::map;
                 $($(fields.require($key, $example, findings);)?)+
                 $(
-                    let value = fields.value::<<$type as $crate::fields::FieldType>::Value>($key, findings);
+                    let value = fields.value($key, findings);
                     $(let value = value.and_then(|value| {
                         $check(value, fields.get($key)?, &fields.path($key), findings)
                     });)?
-                    let $field = map!(@field $type, value, [$($example)?] [$($default)?]);
+                    let $field = <$type as $crate::fields::FieldType>::of(value);
+                    let $field = map!(@unless_set $field, $type, [$($example)?] [$($default)?]);
                 )+
                 let complete = || Some(Self { $($field: $field?),+ });
                 let map = complete();
@@ -263,7 +253,11 @@ macro_rules! map {
             }
 
             fn or(&self, other: &Self) -> Self {
-                Self { $($field: $crate::fields::FieldType::or(&self.$field, &other.$field)),+ }
+                use $crate::fields::FieldType;
+                Self {
+                    $($field: <$type as FieldType>::of(self.$field.value().or(other.$field.value()).cloned())
+                        .unwrap_or_else(|| self.$field.clone())),+
+                }
             }
         }
 
@@ -272,7 +266,7 @@ macro_rules! map {
                 #[doc = concat!("`", $key, "`, or its default.")]
                 #[allow(dead_code, reason = "for optional fields")]
                 pub(crate) fn $field(&self) -> <$type as $crate::fields::FieldType>::Value {
-                    $crate::fields::FieldType::value_or(&self.$field, || $default)
+                    $crate::fields::FieldType::value(&self.$field).cloned().unwrap_or_else(|| $default)
                 }
             )?)+
         }
@@ -287,10 +281,6 @@ macro_rules! map {
             ) -> Option<Self> {
                 use $crate::fields::{Fields, Map};
                 Self::read_fields(&Fields::open(node, path, Self::KEYS, findings)?, findings)
-            }
-
-            fn fields() -> Vec<$crate::fields::FieldInfo> {
-                <Self as $crate::fields::Map>::fields()
             }
         }
 
@@ -311,14 +301,13 @@ macro_rules! map {
     (@option $value:expr) => { Some($value) };
     (@name $map:ident) => { stringify!($map) };
     (@name $map:ident $name:literal) => { $name };
-    (@field $type:ty, $value:ident, [$example:literal] []) => { $value };
-    (@field $type:ty, $value:ident, [] [$($default:expr)?]) => {
-        Some(map!(@or_default $type, $value, [$($default)?]))
+    (@unless_set $field:ident, $type:ty, [$example:literal] []) => { $field };
+    (@unless_set $field:ident, $type:ty, [] []) => { $field.or_else(|| Some(Default::default())) };
+    (@unless_set $field:ident, $type:ty, [] [$default:expr]) => {
+        $field.or_else(|| <$type as $crate::fields::FieldType>::of(Some($default)))
     };
-    (@or_default $type:ty, $value:expr, []) => { <$type as $crate::fields::FieldType>::read($value) };
-    (@or_default $type:ty, $value:expr, [$default:expr]) => {
-        <$type as $crate::fields::FieldType>::read_or($value, || $default)
-    };
+    (@or_default) => { Default::default() };
+    (@or_default $default:expr) => { $default };
 }
 
 pub(crate) use map;

@@ -5,11 +5,9 @@
 //! - [`ReadField`] reads the value of a field. Each type of value implements it once.
 
 mod declare;
-mod info;
 mod values;
 
-pub(crate) use declare::{FieldType, Map, info, map, map_schema};
-pub use info::FieldInfo;
+pub(crate) use declare::{FieldInfo, FieldType, Map, info, map, map_schema};
 pub(crate) use values::{Entries, ReadField, choice, choices, dns_label_schema, items, parsed, path_of_list};
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
@@ -172,4 +170,76 @@ pub(crate) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) 
         findings.extend(wrong_type(path, "text", node));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubelet_config::document::Document;
+
+    map! {
+        /// An example.
+        struct Example {
+            /// Number of spare nodes. Default {default}.
+            #[default(3)]
+            "spareNodes" => spare_nodes: u32,
+            /// Name.
+            #[required("name: a")]
+            "name" => name: String,
+            /// Whether it is on. Default {default}.
+            #[default(true)]
+            "isOn" => is_on: Option<bool>,
+        }
+    }
+
+    fn read(text: &str) -> (Option<Example>, Vec<String>) {
+        let document = Document::parse("a.yaml", text).document.unwrap();
+        let mut findings = Vec::new();
+        let example = <Example as ReadField>::read(&document.root, "", &mut findings);
+        (example, findings.into_iter().map(|finding| finding.message).collect())
+    }
+
+    #[test]
+    fn declared_field_is_read() {
+        let (example, findings) = read("spareNodes: 5\nname: a\nisOn: false\n");
+        let example = example.unwrap();
+        assert_eq!((example.spare_nodes, example.name.as_str(), example.is_on()), (5, "a", false));
+        assert!(findings.is_empty());
+        let (example, _) = read("name: a\n");
+        let example = example.unwrap();
+        assert_eq!((example.spare_nodes, example.is_on, example.is_on()), (3, None, true));
+    }
+
+    #[test]
+    fn optional_field_falls_back_to_other_map() {
+        let (own, other) = (read("name: a\n").0.unwrap(), read("spareNodes: 5\nname: b\nisOn: false\n").0.unwrap());
+        let both = own.or(&other);
+        assert_eq!((both.spare_nodes, both.name.as_str(), both.is_on()), (3, "a", false));
+    }
+
+    #[test]
+    fn declared_field_is_known_and_checked() {
+        assert_eq!(Example::KEYS, ["spareNodes", "name", "isOn"]);
+        let (example, findings) = read("spareNode: 5\nspareNodes: -1\n");
+        assert!(example.is_none());
+        assert_eq!(
+            findings,
+            ["unknown field \"spareNode\"", "`name` is missing", "`spareNodes`: -1 is not a number of nodes"]
+        );
+    }
+
+    #[test]
+    fn declared_field_is_in_schema_and_table() {
+        let schema = crate::formats::schema::of::<Example>("example");
+        let spare = &schema["properties"]["spareNodes"];
+        assert_eq!(
+            (&spare["description"], &spare["default"]),
+            (&"Number of spare nodes. Default 3.".into(), &3.into())
+        );
+        assert_eq!(schema["required"], serde_json::json!(["name"]));
+        assert!(schema["properties"]["isOn"]["default"].is_null());
+        let table: Vec<_> = Example::fields().into_iter().map(|one| (one.key, one.default, one.is_required)).collect();
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(table, [("spareNodes", text("3"), false), ("name", None, true), ("isOn", text("true"), false)]);
+    }
 }

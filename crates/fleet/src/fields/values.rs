@@ -7,7 +7,6 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::info::FieldInfo;
 use super::{bad_value, fix_ambiguous_boolean, text, wrong_type};
 use kubelet_config::document::{Node, Reading};
 use kubelet_config::finding::{Finding, Place};
@@ -18,8 +17,6 @@ use kubelet_config::{duration, units};
 pub(crate) trait ReadField: Clone {
     /// Type with the JSON Schema of the value.
     type Schema: JsonSchema;
-    /// Whether the value is a list.
-    const IS_LIST: bool = false;
     /// Whether null is a value. As in Kubernetes, it otherwise means that the field is unset.
     const TAKES_NULL: bool = false;
 
@@ -29,11 +26,6 @@ pub(crate) trait ReadField: Clone {
     /// The value as a file writes it, for defaults.
     fn notation(&self) -> String {
         String::new()
-    }
-
-    /// Fields of the map, or of the maps in the list.
-    fn fields() -> Vec<FieldInfo> {
-        Vec::new()
     }
 }
 
@@ -220,27 +212,17 @@ pub(crate) fn path_of_list(item: &str) -> &str {
 
 impl<T: ReadField> ReadField for Vec<T> {
     type Schema = Vec<T::Schema>;
-    const IS_LIST: bool = true;
 
     fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
         Some(items(node, path, findings).filter_map(|(path, node)| T::read(node, &path, findings)).collect())
-    }
-
-    fn fields() -> Vec<FieldInfo> {
-        T::fields()
     }
 }
 
 impl<T: ReadField + Ord> ReadField for BTreeSet<T> {
     type Schema = Vec<T::Schema>;
-    const IS_LIST: bool = true;
 
     fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
         Vec::read(node, path, findings).map(|list| list.into_iter().collect())
-    }
-
-    fn fields() -> Vec<FieldInfo> {
-        T::fields()
     }
 }
 
@@ -258,7 +240,6 @@ pub struct Entries<T> {
 
 impl<T: ReadField> ReadField for Entries<T> {
     type Schema = Vec<T::Schema>;
-    const IS_LIST: bool = true;
 
     fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
         let items: Vec<_> = items(node, path, findings).collect();
@@ -269,9 +250,5 @@ impl<T: ReadField> ReadField for Entries<T> {
         let read = |(path, node): (String, &Node)| T::read(node, &path, findings);
         let entries = items.into_iter().take(MAX_ENTRIES).filter_map(read).collect();
         Some(Self { entries, place: node.place.clone() })
-    }
-
-    fn fields() -> Vec<FieldInfo> {
-        T::fields()
     }
 }

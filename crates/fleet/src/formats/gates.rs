@@ -7,9 +7,7 @@ use serde_json::json;
 
 use super::proposals;
 use crate::RolloutPolicy;
-use crate::fields::{
-    FieldInfo, Fields, Map, ReadField, bad_value, choices, dns_label_schema, items, map, parsed, text,
-};
+use crate::fields::{Fields, Map, ReadField, bad_value, choices, dns_label_schema, items, map, parsed, text};
 use crate::gates::wanted::{parse_condition, parse_json_path_value};
 use crate::gates::{
     Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
@@ -103,7 +101,6 @@ pub struct Gates(pub Vec<Gate>);
 
 impl ReadField for Gates {
     type Schema = Vec<GateSpec>;
-    const IS_LIST: bool = true;
 
     fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
         let nodes: Vec<_> = items(node, path, findings).collect();
@@ -129,10 +126,6 @@ impl ReadField for Gates {
             gates.extend(gate.gate());
         }
         Some(Self(gates))
-    }
-
-    fn fields() -> Vec<FieldInfo> {
-        <GateSpec as Map>::fields()
     }
 }
 

@@ -11,6 +11,8 @@ use crate::fields::{dns_label_schema, map};
 use nodecfg_contract::names::NamespaceName;
 
 #[cfg(test)]
+mod documentation_tests;
+#[cfg(test)]
 mod gate_tests;
 mod gates;
 mod kubelet;
