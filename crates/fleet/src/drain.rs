@@ -6,10 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::fields::{bad_value, choices, map};
-use kubelet_config::document::Node;
+use crate::fields::{At, choices, map};
 use kubelet_config::duration;
-use kubelet_config::finding::Finding;
 use nodecfg_contract::label_selector::LabelSelector;
 
 map! {
@@ -49,10 +47,10 @@ choices! {
     OnTimeout: "value", [("release", OnTimeout::Release), ("hold", OnTimeout::Hold)];
 }
 
-fn some_time(timeout: Duration, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
+fn some_time(timeout: Duration, at: &mut At<'_>) -> Option<Duration> {
     if timeout.is_zero() {
         let help = format!("write {}, the default", duration::format(DrainPolicy::default().timeout));
-        findings.push(bad_value(path, node, "it must be greater than 0").help(help));
+        at.refuse("it must be greater than 0", help);
     }
     Some(timeout)
 }

@@ -22,7 +22,7 @@
 //!
 //! - `#[default(value)]`. An optional field stays `None`; the method of the same name returns the value or the default.
 //! - `#[schema(json)]` adds entries to the JSON Schema of the field, or of the map.
-//! - `#[check(function)]` checks a value after it was read: `fn(T, &Node, path, findings) -> Option<T>`. The check of a
+//! - `#[check(function)]` checks a value after it was read: `fn(T, &mut At) -> Option<T>`. The check of a
 //!   map gets `Option<Self>`, which is `None` if a required field is missing or invalid, and the
 //!   [`Fields`](super::Fields).
 //!
@@ -236,12 +236,13 @@ macro_rules! map {
                 fields: &$crate::fields::Fields<'_>,
                 findings: &mut Vec<kubelet_config::finding::Finding>,
             ) -> Option<Self> {
-                use $crate::fields::map;
+                #[allow(unused_imports, reason = "for fields with a check")]
+                use $crate::fields::{At, map};
                 $($(fields.require($key, $example, findings);)?)+
                 $(
                     let value = fields.value($key, findings);
                     $(let value = value.and_then(|value| {
-                        $check(value, fields.get($key)?, &fields.path($key), findings)
+                        $check(value, &mut At { node: fields.get($key)?, path: &fields.path($key), findings })
                     });)?
                     let $field = <$type as $crate::fields::FieldType>::of(value);
                     let $field = map!(@unless_set $field, $type, [$($example)?] [$($default)?]);
@@ -274,13 +275,9 @@ macro_rules! map {
         impl $crate::fields::ReadField for $map {
             type Schema = Self;
 
-            fn read(
-                node: &kubelet_config::document::Node,
-                path: &str,
-                findings: &mut Vec<kubelet_config::finding::Finding>,
-            ) -> Option<Self> {
+            fn read(at: &mut $crate::fields::At<'_>) -> Option<Self> {
                 use $crate::fields::{Fields, Map};
-                Self::read_fields(&Fields::open(node, path, Self::KEYS, findings)?, findings)
+                Self::read_fields(&Fields::open(at.node, at.path, Self::KEYS, at.findings)?, at.findings)
             }
         }
 

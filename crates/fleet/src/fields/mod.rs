@@ -8,7 +8,7 @@ mod declare;
 mod values;
 
 pub(crate) use declare::{FieldInfo, FieldType, Map, info, map, map_schema};
-pub(crate) use values::{Entries, ReadField, choice, choices, dns_label_schema, items, parsed, path_of_list};
+pub(crate) use values::{Entries, ReadField, choice, choices, dns_label_schema, path_of_list};
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -23,6 +23,46 @@ pub(crate) struct Fields<'n> {
     place: &'n Place,
     /// Keys that are treated as unset.
     hidden: &'static [&'static str],
+}
+
+/// A value at its path, with the list of findings.
+pub(crate) struct At<'a> {
+    pub node: &'a Node,
+    pub path: &'a str,
+    pub findings: &'a mut Vec<Finding>,
+}
+
+impl<'a> At<'a> {
+    /// Text of the value; otherwise adds a finding.
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        text(self.node, self.path, self.findings)
+    }
+
+    /// Adds a finding for a value of the wrong type.
+    pub(crate) fn wrong_type(&mut self, expected: &str) {
+        self.findings.extend(wrong_type(self.path, expected, self.node));
+    }
+
+    /// Adds a finding for an invalid value of the right type.
+    pub(crate) fn refuse(&mut self, problem: &str, help: impl Into<String>) {
+        self.findings.push(bad_value(self.path, self.node, problem).help(help));
+    }
+
+    /// Parses the text of the value. The error is the problem and its fix.
+    pub(crate) fn parse<T>(&mut self, parse: impl FnOnce(&'a str) -> Result<T, (String, String)>) -> Option<T> {
+        parse(self.text()?).map_err(|(problem, help)| self.refuse(&problem, help)).ok()
+    }
+
+    /// Reads each item of a list.
+    pub(crate) fn items<T>(&mut self, mut read: impl FnMut(&mut At<'_>) -> Option<T>) -> Vec<T> {
+        let Some(list) = self.node.sequence() else {
+            self.wrong_type("a list");
+            return Vec::new();
+        };
+        let path = self.path;
+        let item = |(at, node)| read(&mut At { node, path: &format!("{path}[{at}]"), findings: self.findings });
+        list.iter().enumerate().filter_map(item).collect()
+    }
 }
 
 /// Finding for an unknown key.
@@ -134,7 +174,7 @@ impl<'n> Fields<'n> {
     /// Value of a key. `None` if it is unset, or invalid with a finding.
     pub(crate) fn value<T: ReadField>(&self, key: &str, findings: &mut Vec<Finding>) -> Option<T> {
         let node = self.raw(key).filter(|node| T::TAKES_NULL || !node.is_null())?;
-        T::read(node, &self.path(key), findings)
+        T::read(&mut At { node, path: &self.path(key), findings })
     }
 
     /// Reports a missing field. `example` is the text to write.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{bad_value, fix_ambiguous_boolean, text, wrong_type};
+use super::{At, fix_ambiguous_boolean};
 use kubelet_config::document::{Node, Reading};
-use kubelet_config::finding::{Finding, Place};
+use kubelet_config::finding::Place;
 use kubelet_config::spelling::nearest;
 use kubelet_config::{duration, units};
 
@@ -21,7 +21,7 @@ pub(crate) trait ReadField: Clone {
     const TAKES_NULL: bool = false;
 
     /// Reads a value at a path. `None`, with a finding, if it is invalid.
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self>;
+    fn read(at: &mut At<'_>) -> Option<Self>;
 
     /// The value as a file writes it, for defaults.
     fn notation(&self) -> String {
@@ -32,13 +32,13 @@ pub(crate) trait ReadField: Clone {
 impl ReadField for bool {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        if let Some(Reading::Bool(value)) = node.reading() {
-            fix_ambiguous_boolean(node, findings);
-            return Some(value);
-        }
-        findings.extend(wrong_type(path, "a boolean", node));
-        None
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let Some(Reading::Bool(value)) = at.node.reading() else {
+            at.wrong_type("a boolean");
+            return None;
+        };
+        fix_ambiguous_boolean(at.node, at.findings);
+        Some(value)
     }
 
     fn notation(&self) -> String {
@@ -50,8 +50,8 @@ impl ReadField for bool {
 impl ReadField for u32 {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        integer(node, path, "a number of nodes", findings)
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        integer(at, "a number of nodes")
     }
 
     fn notation(&self) -> String {
@@ -62,8 +62,8 @@ impl ReadField for u32 {
 impl ReadField for i64 {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        integer(node, path, "a whole number of 64 bits", findings)
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        integer(at, "a whole number of 64 bits")
     }
 
     fn notation(&self) -> String {
@@ -72,15 +72,15 @@ impl ReadField for i64 {
 }
 
 /// Reads a whole number. A value that does not fit `T` is a finding, which describes the range of `T` as `bounds`.
-fn integer<T: TryFrom<i128>>(node: &Node, path: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
-    let Some(Reading::Int(value)) = node.reading() else {
-        findings.extend(wrong_type(path, "a whole number", node));
+fn integer<T: TryFrom<i128>>(at: &mut At<'_>, bounds: &str) -> Option<T> {
+    let Some(Reading::Int(value)) = at.node.reading() else {
+        at.wrong_type("a whole number");
         return None;
     };
     let number = T::try_from(value).ok();
     if number.is_none() {
         let help = if value < 0 { "write 0, or a larger number" } else { "write a smaller number" };
-        findings.push(bad_value(path, node, &format!("{value} is not {bounds}")).help(help));
+        at.refuse(&format!("{value} is not {bounds}"), help);
     }
     number
 }
@@ -88,8 +88,8 @@ fn integer<T: TryFrom<i128>>(node: &Node, path: &str, bounds: &str, findings: &m
 impl ReadField for String {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        text(node, path, findings).map(str::to_owned)
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        at.text().map(str::to_owned)
     }
 }
 
@@ -113,17 +113,15 @@ impl JsonSchema for GoDuration {
 impl ReadField for Duration {
     type Schema = GoDuration;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let Some(text) = node.text() else {
-            findings.extend(wrong_type(path, "a duration such as 10m", node));
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        if at.node.text().is_none() {
+            at.wrong_type("a duration such as 10m");
             return None;
-        };
-        duration::parse(text)
-            .map_err(|problem| {
-                let problem = problem.split("; ").next().unwrap_or(problem);
-                findings.push(bad_value(path, node, &format!("{text:?} {problem}")).help(units::duration_help(text)));
-            })
-            .ok()
+        }
+        at.parse(|text| {
+            let problem = |problem: &str| format!("{text:?} {}", problem.split("; ").next().unwrap_or(problem));
+            duration::parse(text).map_err(|error| (problem(error), units::duration_help(text)))
+        })
     }
 
     fn notation(&self) -> String {
@@ -132,24 +130,14 @@ impl ReadField for Duration {
 }
 
 /// Reads a text that is one of several names. `what` names the kind of value in the finding.
-pub(crate) fn choice<T: Copy>(
-    node: &Node,
-    path: &str,
-    what: &str,
-    known: &[(&str, T)],
-    findings: &mut Vec<Finding>,
-) -> Option<T> {
-    let name = text(node, path, findings)?;
-    let found = known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    if found.is_none() {
+pub(crate) fn choice<T: Copy>(at: &mut At<'_>, what: &str, known: &[(&str, T)]) -> Option<T> {
+    at.parse(|name| {
+        let found = known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let names = || known.iter().map(|(name, _)| *name);
-        let help = match nearest(name, names()) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("use one of {}", names().collect::<Vec<_>>().join(", ")),
-        };
-        findings.push(bad_value(path, node, &format!("unknown {what} {name:?}")).help(help));
-    }
-    found
+        let near = || nearest(name, names()).map(|near| format!("did you mean {near}?"));
+        let help = || near().unwrap_or_else(|| format!("use one of {}", names().collect::<Vec<_>>().join(", ")));
+        found.ok_or_else(|| (format!("unknown {what} {name:?}"), help()))
+    })
 }
 
 /// Implements [`ReadField`] for enums of which a file writes the name.
@@ -158,12 +146,8 @@ macro_rules! choices {
         impl $crate::fields::ReadField for $type {
             type Schema = Self;
 
-            fn read(
-                node: &kubelet_config::document::Node,
-                path: &str,
-                findings: &mut Vec<kubelet_config::finding::Finding>,
-            ) -> Option<Self> {
-                $crate::fields::choice(node, path, $what, &$known, findings)
+            fn read(at: &mut $crate::fields::At<'_>) -> Option<Self> {
+                $crate::fields::choice(at, $what, &$known)
             }
 
             fn notation(&self) -> String {
@@ -174,35 +158,9 @@ macro_rules! choices {
 }
 pub(crate) use choices;
 
-/// Reads a text and parses it. `help` is the fix for a text with a problem.
-pub(crate) fn parsed<T>(
-    node: &Node,
-    path: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-    help: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<T> {
-    let text = text(node, path, findings)?;
-    parse(text).map_err(|problem| findings.push(bad_value(path, node, &format!("{text:?} {problem}")).help(help))).ok()
-}
-
 /// Entries of the JSON Schema of a text that is a DNS label.
 pub(crate) fn dns_label_schema() -> Value {
     json!({"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"})
-}
-
-/// Items of a list, each with its path.
-pub(crate) fn items<'n>(
-    node: &'n Node,
-    path: &str,
-    findings: &mut Vec<Finding>,
-) -> impl Iterator<Item = (String, &'n Node)> + use<'n> {
-    let list = node.sequence();
-    if list.is_none() {
-        findings.extend(wrong_type(path, "a list", node));
-    }
-    let path = path.to_owned();
-    list.into_iter().flatten().enumerate().map(move |(at, node)| (format!("{path}[{at}]"), node))
 }
 
 /// Path of a list, from that of an item.
@@ -213,16 +171,16 @@ pub(crate) fn path_of_list(item: &str) -> &str {
 impl<T: ReadField> ReadField for Vec<T> {
     type Schema = Vec<T::Schema>;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        Some(items(node, path, findings).filter_map(|(path, node)| T::read(node, &path, findings)).collect())
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        Some(at.items(T::read))
     }
 }
 
 impl<T: ReadField + Ord> ReadField for BTreeSet<T> {
     type Schema = Vec<T::Schema>;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        Vec::read(node, path, findings).map(|list| list.into_iter().collect())
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        Some(at.items(T::read).into_iter().collect())
     }
 }
 
@@ -241,14 +199,16 @@ pub struct Entries<T> {
 impl<T: ReadField> ReadField for Entries<T> {
     type Schema = Vec<T::Schema>;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let items: Vec<_> = items(node, path, findings).collect();
-        if items.len() > MAX_ENTRIES {
-            let problem = format!("{} entries, at most {MAX_ENTRIES} are allowed", items.len());
-            findings.push(bad_value(path, node, &problem).help("remove entries that have no effect"));
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let (length, mut left) = (at.node.sequence().map_or(0, <[Node]>::len), MAX_ENTRIES);
+        if length > MAX_ENTRIES {
+            let problem = format!("{length} entries, at most {MAX_ENTRIES} are allowed");
+            at.refuse(&problem, "remove entries that have no effect");
         }
-        let read = |(path, node): (String, &Node)| T::read(node, &path, findings);
-        let entries = items.into_iter().take(MAX_ENTRIES).filter_map(read).collect();
-        Some(Self { entries, place: node.place.clone() })
+        let entries = at.items(|item| {
+            left = left.checked_sub(1)?;
+            T::read(item)
+        });
+        Some(Self { entries, place: at.node.place.clone() })
     }
 }

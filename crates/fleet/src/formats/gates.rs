@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::proposals;
+use super::read::bad_name;
 use crate::RolloutPolicy;
-use crate::fields::{Fields, Map, ReadField, bad_value, choices, dns_label_schema, items, map, parsed, text};
+use crate::fields::{At, Fields, Map, ReadField, bad_value, choices, dns_label_schema, map};
 use crate::gates::wanted::{parse_condition, parse_json_path_value};
 use crate::gates::{
     Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
@@ -102,30 +102,25 @@ pub struct Gates(pub Vec<Gate>);
 impl ReadField for Gates {
     type Schema = Vec<GateSpec>;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let nodes: Vec<_> = items(node, path, findings).collect();
-        if nodes.len() > MAX_GATES {
-            let finding = bad_value(path, node, &format!("{} gates are too many", nodes.len()));
-            findings.push(finding.help(format!("keep at most {MAX_GATES} gates")));
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let length = at.node.sequence().map_or(0, <[Node]>::len);
+        if length > MAX_GATES {
+            at.refuse(&format!("{length} gates are too many"), format!("keep at most {MAX_GATES} gates"));
             return None;
         }
-        let mut places: BTreeMap<GateName, &Place> = BTreeMap::new();
-        let mut gates = Vec::new();
-        for (path, node) in nodes {
-            let Some(fields) = Fields::open(node, &path, GateSpec::KEYS, findings) else { continue };
-            fix_boolean_key(&fields, findings);
-            let fields = with_one_check(fields, node, findings);
-            let Some(gate) = GateSpec::read_fields(&fields, findings) else { continue };
-            if let Some(node) = fields.get("name")
-                && let Some(first) = places.insert(gate.name.clone(), &node.place)
-            {
-                let name = &gate.name;
+        let mut places: BTreeMap<GateName, Place> = BTreeMap::new();
+        Some(Self(at.items(|at| {
+            let fields = Fields::open(at.node, at.path, GateSpec::KEYS, at.findings)?;
+            fix_boolean_key(&fields, at.findings);
+            let fields = with_one_check(fields, at);
+            let gate = GateSpec::read_fields(&fields, at.findings)?;
+            let (name, node) = (&gate.name, fields.get("name")?);
+            if let Some(first) = places.insert(name.clone(), node.place.clone()) {
                 let finding = bad_value(&fields.path("name"), node, &format!("two gates have the name {name}"));
-                findings.push(finding.related(first.clone(), "the other gate").help(format!("write {name}-2")));
+                at.findings.push(finding.related(first, "the other gate").help(format!("write {name}-2")));
             }
-            gates.extend(gate.gate());
-        }
-        Some(Self(gates))
+            gate.gate()
+        })))
     }
 }
 
@@ -147,15 +142,15 @@ fn fix_boolean_key(gate: &Fields<'_>, findings: &mut [Finding]) {
 }
 
 /// Reports a gate without exactly one check. The fields of two checks stay unread.
-fn with_one_check<'n>(gate: Fields<'n>, node: &Node, findings: &mut Vec<Finding>) -> Fields<'n> {
+fn with_one_check<'n>(gate: Fields<'n>, at: &mut At<'_>) -> Fields<'n> {
     const CHECKS: [&str; 2] = ["prometheus", "object"];
     match CHECKS.iter().filter(|key| gate.get(key).is_some()).count() {
-        0 => findings.push(gate.missing("prometheus", "prometheus or object; one of them is required")),
+        0 => at.findings.push(gate.missing("prometheus", "prometheus or object; one of them is required")),
         1 => {}
         _ => {
             let finding = Finding::error("bad-value", format!("`{}` has prometheus and object", gate.path("")));
-            let finding = finding.at(node.place.clone()).field(gate.path("object"));
-            findings.push(finding.help("remove it, and write a second gate"));
+            let finding = finding.at(at.node.place.clone()).field(gate.path("object"));
+            at.findings.push(finding.help("remove it, and write a second gate"));
             return gate.without(&CHECKS);
         }
     }
@@ -197,19 +192,9 @@ pub(crate) fn report_too_many(policy: &RolloutPolicy, place: &Place, findings: &
 impl ReadField for GateName {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let name = text(node, path, findings)?;
-        let valid = Self::new(name);
-        valid
-            .map_err(|error| {
-                let help = match proposals::dns_label(name) {
-                    Some(name) => format!("write {name}"),
-                    None => "write lower-case letters, digits and `-`".to_owned(),
-                };
-                let finding = Finding::error("bad-name", error.to_string()).at(node.place.clone());
-                findings.push(finding.field(path).help(help));
-            })
-            .ok()
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let valid = Self::new(at.text()?);
+        valid.map_err(|error| at.findings.push(bad_name(&error).at(at.node.place.clone()).field(at.path))).ok()
     }
 }
 
@@ -220,16 +205,12 @@ choices! {
 impl ReadField for Baseline {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        match text(node, path, findings)? {
-            "use" => Some(Self::Use),
-            "ignore" => Some(Self::Ignore),
-            other => {
-                findings
-                    .push(bad_value(path, node, &format!("unknown value {other:?}")).help("use one of use, ignore"));
-                None
-            }
-        }
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        at.parse(|text| match text {
+            "use" => Ok(Self::Use),
+            "ignore" => Ok(Self::Ignore),
+            other => Err((format!("unknown value {other:?}"), "use one of use, ignore".to_owned())),
+        })
     }
 
     fn notation(&self) -> String {
@@ -242,7 +223,7 @@ impl ReadField for Baseline {
 }
 
 /// Checks an expression of PromQL, whose syntax only Prometheus can check.
-fn expression(text: String, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<String> {
+fn expression(text: String, at: &mut At<'_>) -> Option<String> {
     let length = text.chars().count();
     let problem = if text.trim().is_empty() {
         "it is empty".to_owned()
@@ -251,7 +232,7 @@ fn expression(text: String, node: &Node, path: &str, findings: &mut Vec<Finding>
     } else {
         return Some(text);
     };
-    findings.push(bad_value(path, node, &problem).help("use a recording rule, and write its name"));
+    at.refuse(&problem, "use a recording rule, and write its name");
     None
 }
 
@@ -290,9 +271,10 @@ macro_rules! texts {
         impl ReadField for $type {
             type Schema = String;
 
-            fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+            fn read(at: &mut At<'_>) -> Option<Self> {
                 let help: fn(&str) -> &str = $help;
-                parsed(node, path, $parse, help(node.text().unwrap_or_default()), findings).map(Self)
+                let parse: fn(&str) -> Result<$content, String> = $parse;
+                at.parse(|text| parse(text).map_err(|problem| (format!("{text:?} {problem}"), help(text).to_owned()))).map(Self)
             }
         }
     )+};

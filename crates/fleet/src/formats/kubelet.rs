@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::fields::{ReadField, bad_value, choices, items, map, path_of_list, text};
-use kubelet_config::document::Node;
-use kubelet_config::finding::{Finding, Place};
+use crate::fields::{At, ReadField, bad_value, choices, map, path_of_list};
+use kubelet_config::finding::Place;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, fields, removals};
@@ -76,20 +75,14 @@ pub struct FileRef {
 impl ReadField for FileRef {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        Some(Self { path: text(node, path, findings)?.to_owned(), place: node.place.clone() })
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        Some(Self { path: at.text()?.to_owned(), place: at.node.place.clone() })
     }
 }
 
-fn few_patches(
-    mut patches: Vec<FileRef>,
-    node: &Node,
-    path: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<Vec<FileRef>> {
+fn few_patches(mut patches: Vec<FileRef>, at: &mut At<'_>) -> Option<Vec<FileRef>> {
     if patches.len() > MAX_PATCHES {
-        let problem = format!("{} entries, at most {MAX_PATCHES} are allowed", patches.len());
-        findings.push(bad_value(path, node, &problem).help("combine patches"));
+        at.refuse(&format!("{} entries, at most {MAX_PATCHES} are allowed", patches.len()), "combine patches");
         patches.truncate(MAX_PATCHES);
     }
     Some(patches)
@@ -102,15 +95,14 @@ pub struct RemovableField(pub String);
 impl ReadField for RemovableField {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let text = text(node, path, findings)?;
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let text = at.text()?;
         let known = || removals::all().map(|removal| removal.field.as_str());
-        if known().any(|field| field == text) {
-            return Some(Self(text.to_owned()));
-        }
-        let near = nearest(text, known());
-        findings.push(not_accepted(node, path, &format!("the removal of {text:?} needs no acceptance"), near));
-        None
+        let problem = || format!("the removal of {text:?} needs no acceptance");
+        known()
+            .any(|field| field == text)
+            .then(|| Self(text.to_owned()))
+            .or_else(|| not_accepted(at, &problem(), nearest(text, known())))
     }
 }
 
@@ -134,27 +126,22 @@ pub struct OverridableField(pub String);
 impl ReadField for OverridableField {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let text = text(node, path, findings)?;
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let text = at.text()?;
         let top = text.split('.').next().unwrap_or_default();
-        if fields::lookup(top).is_some() {
-            return Some(Self(text.to_owned()));
-        }
-        let known = fields::all().filter(|field| !field.path.contains('.')).map(|field| field.path.as_str());
-        findings.push(not_accepted(
-            node,
-            path,
-            &format!("no KubeletConfiguration has a field {text:?}"),
-            nearest(top, known),
-        ));
-        None
+        let known = || fields::all().map(|field| field.path.as_str()).filter(|path| !path.contains('.'));
+        let problem = || format!("no KubeletConfiguration has a field {text:?}");
+        fields::lookup(top)
+            .map(|_| Self(text.to_owned()))
+            .or_else(|| not_accepted(at, &problem(), nearest(top, known())))
     }
 }
 
-/// Finding for an item of a list of accepted fields.
-fn not_accepted(node: &Node, path: &str, problem: &str, near: Option<&str>) -> Finding {
+/// Reports an item of a list of accepted fields.
+fn not_accepted<T>(at: &mut At<'_>, problem: &str, near: Option<&str>) -> Option<T> {
     let help = near.map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
-    bad_value(path_of_list(path), node, problem).help(help)
+    at.findings.push(bad_value(path_of_list(at.path), at.node, problem).help(help));
+    None
 }
 
 /// One version or several, in order.
@@ -164,27 +151,19 @@ pub struct KubernetesVersions(pub Vec<Minor>);
 impl ReadField for KubernetesVersions {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let listed: Vec<(String, &Node)> = match node.sequence() {
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let version = |at: &mut At<'_>| {
+            let help = || format!("write a version from {OLDEST} to {NEWEST} in quotes, such as \"{NEWEST_RELEASED}\"");
+            at.parse(|version| Minor::parse_known(version).map_err(|problem| (problem.to_string(), help())))
+        };
+        let mut minors = match at.node.sequence() {
             Some([]) => {
-                findings.push(bad_value(path, node, "the list is empty").help("remove the field, or list a version"));
+                at.refuse("the list is empty", "remove the field, or list a version");
                 return None;
             }
-            Some(_) => items(node, path, findings).collect(),
-            None => vec![(path.to_owned(), node)],
+            Some(_) => at.items(version),
+            None => version(at).into_iter().collect(),
         };
-        let mut minors = Vec::new();
-        for (path, node) in listed {
-            let Some(version) = text(node, &path, findings) else { continue };
-            match Minor::parse_known(version) {
-                Ok(minor) => minors.push(minor),
-                Err(problem) => {
-                    let help =
-                        format!("write a version from {OLDEST} to {NEWEST} in quotes, such as \"{NEWEST_RELEASED}\"");
-                    findings.push(bad_value(&path, node, &problem).help(help));
-                }
-            }
-        }
         minors.sort_unstable();
         minors.dedup();
         Some(Self(minors))

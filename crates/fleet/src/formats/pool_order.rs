@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::rollout::RolloutSpec;
-use crate::fields::{ReadField, text};
-use kubelet_config::document::Node;
+use crate::fields::{At, ReadField};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::spelling::{Proposals, nearest};
 use nodecfg_contract::names::PoolName;
@@ -24,12 +23,12 @@ pub struct PoolRef {
 impl ReadField for PoolRef {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        match PoolName::new(text(node, path, findings)?) {
-            Ok(name) => Some(Self { name, place: node.place.clone() }),
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        match PoolName::new(at.text()?) {
+            Ok(name) => Some(Self { name, place: at.node.place.clone() }),
             Err(error) => {
-                let finding = Finding::error("bad-name", error.to_string()).at(node.place.clone()).field(path);
-                findings.push(finding.help("remove it"));
+                let finding = Finding::error("bad-name", error.to_string()).at(at.node.place.clone()).field(at.path);
+                at.findings.push(finding.help("remove it"));
                 None
             }
         }

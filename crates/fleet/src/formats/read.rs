@@ -7,8 +7,8 @@ use super::{
     API_VERSION, DEFAULT_FLEET, FLEET, FleetFile, FleetSpec, Metadata, NODE_POOL, NodePoolFile, NodePoolSpec,
     pool_order, proposals,
 };
-use crate::fields::{Fields, Map, ReadField, text};
-use kubelet_config::document::{Document, Node};
+use crate::fields::{At, Fields, Map, ReadField, text};
+use kubelet_config::document::Document;
 use kubelet_config::finding::{Finding, Place};
 use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
 
@@ -70,7 +70,7 @@ fn pool_name_problem(name: &str, folder: Option<&PoolName>) -> Option<Finding> {
     }
 }
 
-fn bad_name(error: &NameError) -> Finding {
+pub(super) fn bad_name(error: &NameError) -> Finding {
     let finding = Finding::error("bad-name", error.to_string());
     match proposals::dns_label(&error.value) {
         Some(name) => finding.help(format!("write {name}")),
@@ -115,7 +115,7 @@ fn valid<T>(name: Result<T, NameError>, place: &Place, findings: &mut Vec<Findin
 impl ReadField for NamespaceName {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        valid(Self::new(text(node, path, findings)?), &node.place, findings)
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        valid(Self::new(at.text()?), &at.node.place, at.findings)
     }
 }

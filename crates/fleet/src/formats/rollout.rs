@@ -11,12 +11,12 @@ use serde_json::json;
 use super::gates::Gates;
 use super::pool_order::PoolRef;
 use crate::drain::DrainPolicy;
-use crate::fields::{Entries, Fields, Map, ReadField, bad_value, choices, map, wrong_type};
+use crate::fields::{At, Entries, Fields, Map, ReadField, choices, map, wrong_type};
 use crate::gates::MAX_GATES;
 use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
 use crate::{Canary, MaxUnavailable, NodeOrder, RolloutPolicy};
-use kubelet_config::document::{Node, Reading};
+use kubelet_config::document::Reading;
 use kubelet_config::duration;
 use kubelet_config::finding::Finding;
 use kubelet_config::label::check_label_key;
@@ -104,20 +104,21 @@ choices! {
     Class: "class", Class::ALL.map(|class| (class.as_str(), class));
 }
 
-fn convergence_timeout(timeout: Duration, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
+fn convergence_timeout(timeout: Duration, at: &mut At<'_>) -> Option<Duration> {
     if timeout.is_zero() {
-        let finding = bad_value(path, node, "it must be greater than 0");
         let default = duration::format(RolloutSpec::default().convergence_timeout());
         let help = format!("write {default}, the default: a kubelet takes 5 to 15 s to acknowledge an assignment");
-        findings.push(finding.help(help));
+        at.refuse("it must be greater than 0", help);
     }
     Some(timeout)
 }
 
-fn label_key(key: String, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<String> {
+fn label_key(key: String, at: &mut At<'_>) -> Option<String> {
     if let Err(problem) = check_label_key(&key) {
-        let finding = bad_value(path, node, &format!("the label key {key:?} {problem}"));
-        findings.push(finding.help(format!("write the key of a label such as {EXAMPLE_LABEL}")));
+        at.refuse(
+            &format!("the label key {key:?} {problem}"),
+            format!("write the key of a label such as {EXAMPLE_LABEL}"),
+        );
     }
     Some(key)
 }
@@ -183,9 +184,9 @@ impl Default for RolloutPolicy {
 impl ReadField for MaxUnavailable {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+    fn read(at: &mut At<'_>) -> Option<Self> {
         const HELP: &str = "write a number of nodes such as 3, or a percentage from 1% to 100%";
-        let value = match node.reading() {
+        let value = match at.node.reading() {
             Some(Reading::Int(value)) => u32::try_from(value).ok().filter(|count| *count > 0).map(Self::Count),
             Some(Reading::Text(text)) => text
                 .strip_suffix('%')
@@ -195,18 +196,18 @@ impl ReadField for MaxUnavailable {
                 .map(Self::Percent),
             _ => {
                 let expected = "a whole number or a percentage";
-                findings.extend(wrong_type(path, expected, node).map(|f| f.help(HELP)));
+                at.findings.extend(wrong_type(at.path, expected, at.node).map(|finding| finding.help(HELP)));
                 return None;
             }
         };
         if value.is_none() {
-            let problem = match node.reading() {
+            let problem = match at.node.reading() {
                 Some(Reading::Int(0)) => "0 would prevent every change; pause the pool instead".to_owned(),
-                _ => format!("{} is not a budget", node.describe()),
+                _ => format!("{} is not a budget", at.node.describe()),
             };
-            let number = node.text().filter(|text| text.parse::<u32>().is_ok_and(|count| count > 0));
+            let number = at.node.text().filter(|text| text.parse::<u32>().is_ok_and(|count| count > 0));
             let help = number.map_or_else(|| HELP.to_owned(), |number| format!("write {number}, without quotes"));
-            findings.push(bad_value(path, node, &problem).help(help));
+            at.refuse(&problem, help);
         }
         value
     }

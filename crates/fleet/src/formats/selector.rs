@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fields::{Fields, ReadField, bad_value, items, text, wrong_type};
+use crate::fields::{At, Fields, ReadField, text, wrong_type};
 use kubelet_config::document::{Node, path_of};
 use kubelet_config::finding::{Finding, Place, any_error};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -23,31 +23,32 @@ impl ReadField for NodeSelector {
     // Null would select the nodes with the default label, or every node: the author has to decide.
     const TAKES_NULL: bool = true;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
+    fn read(at: &mut At<'_>) -> Option<Self> {
         const ALL: &str = "to select every node, write `nodeSelector: {}`; to select by the default label, omit it";
-        if node.is_null() {
-            findings.push(bad_value(path, node, "the value is null").help(ALL));
+        if at.node.is_null() {
+            at.refuse("the value is null", ALL);
             return None;
         }
-        let before = findings.len();
-        let fields = Fields::open(node, path, &SELECTOR, findings)?;
+        let before = at.findings.len();
+        let fields = Fields::open(at.node, at.path, &SELECTOR, at.findings)?;
         // A label directly under nodeSelector, as in a Pod.
-        for finding in findings.iter_mut().skip(before).filter(|finding| finding.code == "unknown-field") {
-            let label = finding.field.as_deref().and_then(|field| field.strip_prefix(path)).unwrap_or_default();
+        for finding in at.findings.iter_mut().skip(before).filter(|finding| finding.code == "unknown-field") {
+            let label = finding.field.as_deref().and_then(|field| field.strip_prefix(at.path)).unwrap_or_default();
             if check_label_key(label.trim_start_matches('.')).is_ok() {
-                finding.help = Some(format!("did you mean `{}{label}`?", path_of(path, "matchLabels")));
+                finding.help = Some(format!("did you mean `{}{label}`?", path_of(at.path, "matchLabels")));
             }
         }
-        let selector = requirements(&fields, findings);
-        match node.mapping().map(BTreeMap::len) {
-            Some(0) => findings.push(
+        let selector = requirements(&fields, at.findings);
+        match at.node.mapping().map(BTreeMap::len) {
+            Some(0) => at.findings.push(
                 Finding::warning("selects-everything", "the pool selects every node of the cluster")
-                    .at(node.place.clone())
+                    .at(at.node.place.clone())
                     .help("this is valid for a pool of low priority that takes the remaining nodes"),
             ),
             // Kubernetes selects every node as well, but the author probably forgot a requirement.
-            _ if selector.is_everything() && !any_error(findings) => findings
-                .push(bad_value(path, node, "without a requirement, it selects every node of the cluster").help(ALL)),
+            _ if selector.is_everything() && !any_error(at.findings) => {
+                at.refuse("without a requirement, it selects every node of the cluster", ALL);
+            }
             _ => {}
         }
         Some(Self(selector))
@@ -58,12 +59,11 @@ impl ReadField for NodeSelector {
 impl ReadField for LabelSelector {
     type Schema = Self;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let before = findings.len();
-        let selector = requirements(&Fields::open(node, path, &SELECTOR, findings)?, findings);
-        if selector.is_everything() && findings.len() == before {
-            let finding = bad_value(path, node, "without a requirement, it selects every pod");
-            findings.push(finding.help("remove it, or add a label of the pods that stay"));
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let before = at.findings.len();
+        let selector = requirements(&Fields::open(at.node, at.path, &SELECTOR, at.findings)?, at.findings);
+        if selector.is_everything() && at.findings.len() == before {
+            at.refuse("without a requirement, it selects every pod", "remove it, or add a label of the pods that stay");
         }
         Some(selector).filter(|selector| !selector.is_everything())
     }
@@ -72,9 +72,8 @@ impl ReadField for LabelSelector {
 /// Reads the requirements of a selector.
 fn requirements(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> LabelSelector {
     let mut selector = LabelSelector { match_labels: match_labels(fields, findings), ..LabelSelector::default() };
-    if let Some(list) = fields.get("matchExpressions") {
-        let items = items(list, &fields.path("matchExpressions"), findings);
-        selector.match_expressions = items.filter_map(|(path, node)| requirement(node, &path, findings)).collect();
+    if let Some(node) = fields.get("matchExpressions") {
+        selector.match_expressions = At { node, path: &fields.path("matchExpressions"), findings }.items(requirement);
     }
     selector
 }
@@ -108,8 +107,9 @@ fn report_bad_label_value(value: &str, path: &str, place: &Place, findings: &mut
     }
 }
 
-fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Requirement> {
-    let fields = Fields::open(node, path, &REQUIREMENT, findings)?;
+fn requirement(at: &mut At<'_>) -> Option<Requirement> {
+    let fields = Fields::open(at.node, at.path, &REQUIREMENT, at.findings)?;
+    let (path, findings) = (at.path, &mut *at.findings);
     for key in ["key", "operator"] {
         fields.require(key, "key, operator and, for In and NotIn, values", findings);
     }
@@ -125,10 +125,9 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
         findings.push(Finding::error("bad-value", message).at(place.clone()));
     }
     let mut values = Vec::new();
-    if let Some(list) = fields.get("values") {
-        for (path, node) in items(list, &fields.path("values"), findings) {
-            values.extend(text(node, &path, findings).map(|value| (value, &node.place)));
-        }
+    if let Some(node) = fields.get("values") {
+        let value = |at: &mut At<'_>| at.text().map(|text| (text.to_owned(), at.node.place.clone()));
+        values = At { node, path: &fields.path("values"), findings }.items(value);
     }
     for (value, place) in &values {
         report_bad_label_value(value, &fields.path("values"), place, findings);
@@ -145,15 +144,12 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
     };
     let needs_values = matches!(operator, Operator::In | Operator::NotIn);
     if needs_values && fields.get("values").and_then(Node::sequence).is_none_or(<[Node]>::is_empty) {
-        let message = format!("`{path}`: {name} needs at least one value");
         let help = "set operator: Exists for any value, or add the values";
-        findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path).help(help));
+        at.refuse(&format!("{name} needs at least one value"), help);
     }
     if !needs_values && !values.is_empty() {
-        let message = format!("`{path}`: {name} takes no values");
-        let finding = Finding::error("bad-value", message).at(node.place.clone()).field(path);
-        findings.push(finding.help(format!("remove {path}.values")));
+        at.refuse(&format!("{name} takes no values"), format!("remove {path}.values"));
     }
-    let values = values.into_iter().map(|(value, _)| value.to_owned()).collect();
+    let values = values.into_iter().map(|(value, _)| value).collect();
     key.map(|(key, _)| Requirement { key: key.to_owned(), operator, values })
 }

@@ -7,8 +7,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::window::{Start, StartError};
 use super::{Exclusion, later};
-use crate::fields::{Fields, ReadField, bad_value, text};
-use kubelet_config::document::Node;
+use crate::fields::{At, Fields, ReadField, bad_value};
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
 
@@ -23,10 +22,9 @@ pub(super) const MAX_REASON: usize = 200;
 impl ReadField for Start {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let text = text(node, path, findings)?;
-        Self::parse(text)
-            .map_err(|error| {
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        at.parse(|text| {
+            Self::parse(text).map_err(|error| {
                 let near = match &error {
                     StartError::Day(day) => nearest(day, Self::days()).map(|near| text.replacen(day.as_str(), near, 1)),
                     StartError::Time(_) => None,
@@ -35,16 +33,15 @@ impl ReadField for Start {
                     || "write \"Sat 22:00\", \"Mon-Fri 22:00\", or \"22:00\" for each day".to_owned(),
                     |near| format!("did you mean {near}?"),
                 );
-                findings.push(bad_value(path, node, &error.to_string()).help(help));
+                (error.to_string(), help)
             })
-            .ok()
+        })
     }
 }
 
-pub(super) fn length(length: Duration, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
+pub(super) fn length(length: Duration, at: &mut At<'_>) -> Option<Duration> {
     if length.is_zero() || length > MAX_LENGTH {
-        let finding = bad_value(path, node, "it must be greater than 0 and at most 168h");
-        findings.push(finding.help("write a duration such as 6h"));
+        at.refuse("it must be greater than 0 and at most 168h", "write a duration such as 6h");
         return None;
     }
     Some(length)
@@ -53,45 +50,37 @@ pub(super) fn length(length: Duration, node: &Node, path: &str, findings: &mut V
 impl ReadField for TimeZone {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let text = text(node, path, findings)?;
-        let database = TimeZoneDatabase::bundled();
-        let zone = database.get(text).ok();
-        if zone.is_none() {
-            // The search compares with 600 names, and a repository may have thousands of windows.
-            let known: Vec<String> = if findings.len() < MAX_PROPOSING {
-                database.available().map(|name| name.to_string()).collect()
-            } else {
-                Vec::new()
-            };
-            let help = match nearest(text, known.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean {near}?"),
-                None => "write a name of the IANA time zone database such as Europe/Berlin or UTC".to_owned(),
-            };
-            findings.push(bad_value(path, node, &format!("unknown time zone {text:?}")).help(help));
-        }
-        zone
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        // The search compares with 600 names, and a repository may have thousands of windows.
+        let proposes = at.findings.len() < MAX_PROPOSING;
+        at.parse(|text| {
+            let database = TimeZoneDatabase::bundled();
+            database.get(text).map_err(|_| {
+                let known: Vec<String> =
+                    database.available().filter(|_| proposes).map(|name| name.to_string()).collect();
+                let help = match nearest(text, known.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => "write a name of the IANA time zone database such as Europe/Berlin or UTC".to_owned(),
+                };
+                (format!("unknown time zone {text:?}"), help)
+            })
+        })
     }
 }
 
 impl ReadField for Timestamp {
     type Schema = String;
 
-    fn read(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<Self> {
-        let text = text(node, path, findings)?;
-        let time = text.parse().ok();
-        if time.is_none() {
-            let finding = bad_value(path, node, &format!("{text:?} is no time with an offset (RFC 3339)"));
-            findings.push(finding.help("write 2026-12-18T00:00:00Z"));
-        }
-        time
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let problem = |text: &str| format!("{text:?} is no time with an offset (RFC 3339)");
+        at.parse(|text| text.parse().map_err(|_| (problem(text), "write 2026-12-18T00:00:00Z".to_owned())))
     }
 }
 
-pub(super) fn reason(text: String, node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn reason(text: String, at: &mut At<'_>) -> Option<String> {
     if text.trim().is_empty() || text.chars().count() > MAX_REASON || text.chars().any(char::is_control) {
         let problem = format!("it must be one line of 1 to {MAX_REASON} characters");
-        findings.push(bad_value(path, node, &problem).help("write a reason such as freeze"));
+        at.refuse(&problem, "write a reason such as freeze");
         return None;
     }
     Some(text.trim().to_owned())
