@@ -11,9 +11,8 @@ use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdic
 use super::own::Placed;
 use super::render::{Layers, render};
 use super::{Desired, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, kubelet_file};
-use crate::formats::{
-    DEFAULT_FLEET, FileRef, FleetSpec, NodePoolSpec, pool_order, proposals, read, report_too_many, too_short,
-};
+use crate::fields::Located;
+use crate::formats::{DEFAULT_FLEET, FleetSpec, NodePoolSpec, pool_order, proposals, read, report_too_many, too_short};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -318,7 +317,7 @@ impl<'s> Files<'s> {
     }
 
     fn report_local(&mut self, folder: &str, spec: &NodePoolSpec) {
-        for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
+        for Located { value: path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
             // Naming the file again would not make it used.
             if let Some(file) = proposals::resolved(folder, path) {
                 self.read.entry(file).or_insert(None);
@@ -375,20 +374,20 @@ impl<'s> Files<'s> {
 
     /// Path from the root of a file that a file in `folder` refers to. `None`, with a finding, if the reference is
     /// invalid or the file is missing.
-    fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
+    fn referred(&mut self, folder: &str, file: &Located<String>) -> Option<String> {
         let (snapshot, proposals) = (self.snapshot, &self.proposals);
         let bad = |message: String, otherwise: &str| {
-            let near = proposals.take().then(|| proposals::path(&snapshot.files, folder, &file.path)).flatten();
+            let near = proposals.take().then(|| proposals::path(&snapshot.files, folder, &file.value)).flatten();
             let help = near.map_or_else(|| otherwise.to_owned(), |near| format!("write {near}"));
             Finding::error("bad-path", message).at(file.place.clone()).help(help)
         };
-        if file.path.starts_with('/') {
-            let message = format!("{:?} is an absolute path", file.path);
+        if file.value.starts_with('/') {
+            let message = format!("{:?} is an absolute path", file.value);
             self.findings.push(bad(message, "write a path from the folder of this file"));
             return None;
         }
-        let Some(path) = proposals::resolved(folder, &file.path) else {
-            let message = format!("{:?} leaves the root of the configuration", file.path);
+        let Some(path) = proposals::resolved(folder, &file.value) else {
+            let message = format!("{:?} leaves the root of the configuration", file.value);
             self.findings.push(bad(message, "keep every file that a pool needs under the root"));
             return None;
         };
@@ -406,7 +405,7 @@ impl<'s> Files<'s> {
         }
         let help = "add the file, or remove the path; nodecfg reads files that end in .yaml, .yml or .json, and of a git \
                     repository only committed ones";
-        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.path), help));
+        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.value), help));
         None
     }
 

@@ -110,7 +110,7 @@ fn sentence(lines: &[&str]) -> String {
 pub(crate) fn info<F: FieldType>(
     key: &'static str,
     lines: &[&str],
-    is_required: bool,
+    examples: &[&str],
     default: Option<F::Value>,
     limits: Option<Value>,
 ) -> FieldInfo {
@@ -119,7 +119,7 @@ pub(crate) fn info<F: FieldType>(
         key,
         doc: sentence(lines).replace("{default}", default.as_deref().unwrap_or_default()),
         default,
-        is_required,
+        is_required: !examples.is_empty(),
         is_optional: F::IS_OPTIONAL,
         schema: |generator| generator.subschema_for::<<F::Value as ReadField>::Schema>(),
         limits,
@@ -163,10 +163,7 @@ macro_rules! map {
         $(#[$($attribute:tt)+])+
         $vis:vis struct $map:ident: Default {
             $(
-                $(#[doc = $doc:literal])+
-                $(#[default($default:expr)])?
-                $(#[schema($limits:expr)])?
-                $(#[check($check:path)])?
+                $(#[doc = $doc:literal])+ $(#[default($default:expr)])? $(#[check($check:path)])?
                 $key:literal => $field:ident: $type:ty,
             )+
         }
@@ -174,13 +171,7 @@ macro_rules! map {
         map! {
             $(#[$($attribute)+])+
             $vis struct $map {
-                $(
-                    $(#[doc = $doc])+
-                    $(#[default($default)])?
-                    $(#[schema($limits)])?
-                    $(#[check($check)])?
-                    $key => $field: $type,
-                )+
+                $($(#[doc = $doc])+ $(#[default($default)])? $(#[check($check)])? $key => $field: $type,)+
             }
         }
 
@@ -220,14 +211,14 @@ macro_rules! map {
             const KEYS: &'static [&'static str] = &[$($key),+];
 
             fn fields() -> Vec<$crate::fields::FieldInfo> {
-                use $crate::fields::map;
+                // Arrays of one value or none.
                 vec![$(
                     $crate::fields::info::<$type>(
                         $key,
                         &[$($field_doc),+],
-                        map!(@is_required $($example)?),
-                        map!(@option $($default)?),
-                        map!(@option $($limits)?),
+                        &[$($example)?],
+                        [$($default)?].into_iter().next(),
+                        [$($limits)?].into_iter().next(),
                     )
                 ),+]
             }
@@ -236,13 +227,13 @@ macro_rules! map {
                 fields: &$crate::fields::Fields<'_>,
                 findings: &mut Vec<kubelet_config::finding::Finding>,
             ) -> Option<Self> {
-                #[allow(unused_imports, reason = "for fields with a check")]
-                use $crate::fields::{At, map};
+                use $crate::fields::map;
                 $($(fields.require($key, $example, findings);)?)+
                 $(
                     let value = fields.value($key, findings);
                     $(let value = value.and_then(|value| {
-                        $check(value, &mut At { node: fields.get($key)?, path: &fields.path($key), findings })
+                        let (node, path) = (fields.get($key)?, fields.path($key));
+                        $check(value, &mut $crate::fields::At { node, path: &path, findings })
                     });)?
                     let $field = <$type as $crate::fields::FieldType>::of(value);
                     let $field = map!(@unless_set $field, $type, [$($example)?] [$($default)?]);
@@ -287,15 +278,10 @@ macro_rules! map {
             }
 
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                use $crate::fields::map;
-                $crate::fields::map_schema::<Self>(generator, &[$($doc),+], map!(@option $($map_limits)?))
+                $crate::fields::map_schema::<Self>(generator, &[$($doc),+], [$($map_limits)?].into_iter().next())
             }
         }
     };
-    (@is_required) => { false };
-    (@is_required $example:literal) => { true };
-    (@option) => { None };
-    (@option $value:expr) => { Some($value) };
     (@name $map:ident) => { stringify!($map) };
     (@name $map:ident $name:literal) => { $name };
     (@unless_set $field:ident, $type:ty, [$example:literal] []) => { $field };

@@ -8,7 +8,7 @@ mod declare;
 mod values;
 
 pub(crate) use declare::{FieldInfo, FieldType, Map, info, map, map_schema};
-pub(crate) use values::{Entries, ReadField, choice, choices, dns_label_schema, path_of_list};
+pub(crate) use values::{Entries, Located, ReadField, choice, choices, dns_label_schema};
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -235,7 +235,7 @@ mod tests {
     fn read(text: &str) -> (Option<Example>, Vec<String>) {
         let document = Document::parse("a.yaml", text).document.unwrap();
         let mut findings = Vec::new();
-        let example = <Example as ReadField>::read(&document.root, "", &mut findings);
+        let example = <Example as ReadField>::read(&mut At { node: &document.root, path: "", findings: &mut findings });
         (example, findings.into_iter().map(|finding| finding.message).collect())
     }
 

@@ -163,11 +163,6 @@ pub(crate) fn dns_label_schema() -> Value {
     json!({"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"})
 }
 
-/// Path of a list, from that of an item.
-pub(crate) fn path_of_list(item: &str) -> &str {
-    item.rsplit_once('[').map_or(item, |(list, _)| list)
-}
-
 impl<T: ReadField> ReadField for Vec<T> {
     type Schema = Vec<T::Schema>;
 
@@ -181,6 +176,23 @@ impl<T: ReadField + Ord> ReadField for BTreeSet<T> {
 
     fn read(at: &mut At<'_>) -> Option<Self> {
         Some(at.items(T::read).into_iter().collect())
+    }
+}
+
+/// A value with its position.
+#[derive(Debug, Clone)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Position of the value.
+    pub place: Place,
+}
+
+impl<T: ReadField> ReadField for Located<T> {
+    type Schema = T::Schema;
+
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        Some(Self { value: T::read(at)?, place: at.node.place.clone() })
     }
 }
 

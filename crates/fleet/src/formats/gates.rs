@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::read::bad_name;
 use crate::RolloutPolicy;
-use crate::fields::{At, Fields, Map, ReadField, bad_value, choices, dns_label_schema, map};
+use crate::fields::{At, Fields, Located, Map, ReadField, bad_value, choices, dns_label_schema, map};
 use crate::gates::wanted::{parse_condition, parse_json_path_value};
 use crate::gates::{
     Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
@@ -26,7 +26,7 @@ map! {
         /// a pool replaces the gate of the fleet with the same name.
         #[required("name: error-rate")]
         #[schema(dns_label_schema())]
-        "name" => name: GateName,
+        "name" => name: Located<GateName>,
         /// Query of Prometheus. Its address is an option of the command line.
         "prometheus" => prometheus: Option<PrometheusSpec>,
         /// State of a Kubernetes object.
@@ -114,9 +114,10 @@ impl ReadField for Gates {
             fix_boolean_key(&fields, at.findings);
             let fields = with_one_check(fields, at);
             let gate = GateSpec::read_fields(&fields, at.findings)?;
-            let (name, node) = (&gate.name, fields.get("name")?);
-            if let Some(first) = places.insert(name.clone(), node.place.clone()) {
-                let finding = bad_value(&fields.path("name"), node, &format!("two gates have the name {name}"));
+            let Located { value: name, place } = &gate.name;
+            if let Some(first) = places.insert(name.clone(), place.clone()) {
+                let problem = format!("two gates have the name {name}");
+                let finding = bad_value(&fields.path("name"), fields.get("name")?, &problem);
                 at.findings.push(finding.related(first, "the other gate").help(format!("write {name}-2")));
             }
             gate.gate()
@@ -175,7 +176,7 @@ impl GateSpec {
             let wanted = condition.map(|one| one.0).or(json_path.map(|one| one.0))?;
             Some(GateCheck::Object { object, wanted })
         })?;
-        Some(Gate { name: self.name, check, at: self.at, patience: self.patience })
+        Some(Gate { name: self.name.value, check, at: self.at, patience: self.patience })
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::fields::{At, ReadField, bad_value, choices, map, path_of_list};
-use kubelet_config::finding::Place;
+use crate::fields::{At, Located, ReadField, bad_value, choices, map};
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, fields, removals};
@@ -23,7 +22,7 @@ map! {
         /// assignments, replace where Nodes do.
         "placement" => placement: Option<Placement>,
         /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.
-        "own" => own: Option<FileRef>,
+        "own" => own: Option<Located<String>>,
         /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default: none.
         "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
         /// Fields that a flag or a later file may set to another value, beside those of each pool. Default: none.
@@ -36,10 +35,10 @@ map! {
     #[derive(Default)]
     pub struct KubeletSpec {
         /// Path of a base KubeletConfiguration, relative to the pool's folder. The pool's own file is merged over it.
-        "base" => base: Option<FileRef>,
+        "base" => base: Option<Located<String>>,
         /// Paths of merge patches (RFC 7386) or JSON patches (RFC 6902), relative to the pool's folder, applied in order.
         #[check(few_patches)]
-        "patches" => patches: Vec<FileRef>,
+        "patches" => patches: Vec<Located<String>>,
         /// Use the local configuration of each node: spec.configSource is removed. Default {default}.
         #[default(false)]
         "local" => local: bool,
@@ -48,7 +47,7 @@ map! {
         "placement" => placement: Option<Placement>,
         /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, relative to the pool's folder. An
         /// overlay is checked over it. Default: that of the fleet.
-        "own" => own: Option<FileRef>,
+        "own" => own: Option<Located<String>>,
         /// Fields that a configuration which replaces that of the nodes may omit although their loss harms the nodes. Without
         /// an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of its fleet, too.
         "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
@@ -63,24 +62,7 @@ choices! {
     Placement: "value", Placement::ALL.map(|placement| (placement.as_str(), placement));
 }
 
-/// A path in a file, with its position.
-#[derive(Debug, Clone)]
-pub struct FileRef {
-    /// The path, relative to the folder of its file.
-    pub path: String,
-    /// Position of the path.
-    pub place: Place,
-}
-
-impl ReadField for FileRef {
-    type Schema = String;
-
-    fn read(at: &mut At<'_>) -> Option<Self> {
-        Some(Self { path: at.text()?.to_owned(), place: at.node.place.clone() })
-    }
-}
-
-fn few_patches(mut patches: Vec<FileRef>, at: &mut At<'_>) -> Option<Vec<FileRef>> {
+fn few_patches(mut patches: Vec<Located<String>>, at: &mut At<'_>) -> Option<Vec<Located<String>>> {
     if patches.len() > MAX_PATCHES {
         at.refuse(&format!("{} entries, at most {MAX_PATCHES} are allowed", patches.len()), "combine patches");
         patches.truncate(MAX_PATCHES);
@@ -140,7 +122,8 @@ impl ReadField for OverridableField {
 /// Reports an item of a list of accepted fields.
 fn not_accepted<T>(at: &mut At<'_>, problem: &str, near: Option<&str>) -> Option<T> {
     let help = near.map_or_else(|| "remove it".to_owned(), |near| format!("did you mean {near}?"));
-    at.findings.push(bad_value(path_of_list(at.path), at.node, problem).help(help));
+    let list = at.path.rsplit_once('[').map_or(at.path, |(list, _)| list);
+    at.findings.push(bad_value(list, at.node, problem).help(help));
     None
 }
 

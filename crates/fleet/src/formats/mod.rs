@@ -31,7 +31,6 @@ mod selector;
 mod selector_text;
 
 pub(crate) use gates::report_too_many;
-pub(crate) use kubelet::FileRef;
 pub(crate) use rollout::too_short;
 pub use selector_text::parse_selector;
 

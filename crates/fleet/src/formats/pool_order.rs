@@ -3,35 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::rollout::RolloutSpec;
-use crate::fields::{At, ReadField};
-use kubelet_config::finding::{Finding, Place};
+use crate::fields::{At, Located, ReadField};
+use kubelet_config::finding::Finding;
 use kubelet_config::spelling::{Proposals, nearest};
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{NameError, PoolName};
 
 /// References between pools, by the pool that waits.
-pub(crate) type References = BTreeMap<PoolName, Vec<PoolRef>>;
+pub(crate) type References = BTreeMap<PoolName, Vec<Located<PoolName>>>;
 
-/// Name of another pool in a file, with its position.
-#[derive(Debug, Clone)]
-pub struct PoolRef {
-    /// The name.
-    pub name: PoolName,
-    /// Position of the name.
-    pub place: Place,
-}
-
-impl ReadField for PoolRef {
+impl ReadField for PoolName {
     type Schema = String;
 
     fn read(at: &mut At<'_>) -> Option<Self> {
-        match PoolName::new(at.text()?) {
-            Ok(name) => Some(Self { name, place: at.node.place.clone() }),
-            Err(error) => {
-                let finding = Finding::error("bad-name", error.to_string()).at(at.node.place.clone()).field(at.path);
-                at.findings.push(finding.help("remove it"));
-                None
-            }
-        }
+        let named = Self::new(at.text()?);
+        let finding = |error: NameError| Finding::error("bad-name", error.to_string()).at(at.node.place.clone());
+        named.map_err(|error| at.findings.push(finding(error).field(at.path).help("remove it"))).ok()
     }
 }
 
@@ -52,7 +38,7 @@ pub(crate) fn check(references: &References, pools: &BTreeSet<PoolName>) -> Vec<
     let (cycles, proposals, ways) = (cycles(references), Proposals::default(), Proposals::default());
     for (pool, refs) in references {
         for reference in refs {
-            let (name, place) = (&reference.name, reference.place.clone());
+            let (name, place) = (&reference.value, reference.place.clone());
             if !pools.contains(name) {
                 let others = pools.iter().filter(|known| *known != pool).map(PoolName::as_str);
                 let help = match proposals.take().then(|| nearest(name.as_str(), others)).flatten() {
@@ -83,7 +69,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
     let mut waiting: BTreeMap<&PoolName, Vec<&PoolName>> = BTreeMap::new();
     for (pool, refs) in references {
         for reference in refs {
-            waiting.entry(&reference.name).or_default().push(pool);
+            waiting.entry(&reference.value).or_default().push(pool);
         }
     }
     // The pools in the order in which a search from each ends.
@@ -95,7 +81,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
                 ended.push(pool);
             } else if seen.insert(pool) {
                 open.push((pool, true));
-                open.extend(references.get(pool).into_iter().flatten().map(|reference| (&reference.name, false)));
+                open.extend(references.get(pool).into_iter().flatten().map(|reference| (&reference.value, false)));
             }
         }
     }
@@ -110,7 +96,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
             }
         }
         let itself =
-            |pool: &PoolName| references.get(pool).is_some_and(|refs| refs.iter().any(|one| one.name == *pool));
+            |pool: &PoolName| references.get(pool).is_some_and(|refs| refs.iter().any(|one| one.value == *pool));
         if cycle.len() > 1 || itself(start) {
             found.extend(cycle.into_iter().map(|pool| (pool, number)));
         }
@@ -134,7 +120,7 @@ fn path<'a>(references: &'a References, from: &'a PoolName, to: &PoolName) -> Op
             way.reverse();
             return Some(way);
         }
-        for next in references.get(last).into_iter().flatten().map(|reference| &reference.name) {
+        for next in references.get(last).into_iter().flatten().map(|reference| &reference.value) {
             before.entry(next).or_insert_with(|| {
                 open.push_back(next);
                 last

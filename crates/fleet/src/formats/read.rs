@@ -44,10 +44,8 @@ pub(crate) fn node_pool(
 fn fix_misplaced(findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|finding| finding.code == "unknown-field") {
         let Some(name) = finding.field.as_deref().and_then(|field| field.strip_prefix("spec.")) else { continue };
-        let parent = [("rollout", RolloutSpec::KEYS), ("kubelet", KubeletSpec::KEYS)]
-            .into_iter()
-            .find(|(_, keys)| keys.contains(&name));
-        if let Some((parent, _)) = parent {
+        let maps = [("rollout", RolloutSpec::KEYS), ("kubelet", KubeletSpec::KEYS)];
+        if let Some((parent, _)) = maps.into_iter().find(|(_, keys)| keys.contains(&name)) {
             finding.help = Some(format!("did you mean `spec.{parent}.{name}`?"));
         }
     }
@@ -59,11 +57,8 @@ fn pool_name_problem(name: &str, folder: Option<&PoolName>) -> Option<Finding> {
         Some(folder) => {
             let folder = folder.as_str();
             let message = format!("the pool name {name:?} differs from the folder name {folder:?}");
-            let renamed = if PoolName::new(name).is_ok() {
-                format!(", or rename the folder to pools/{name}")
-            } else {
-                String::new()
-            };
+            let renamed = PoolName::new(name).map(|_| format!(", or rename the folder to pools/{name}"));
+            let renamed = renamed.unwrap_or_default();
             Some(Finding::error("pool-name", message).help(format!("write {folder:?}{renamed}")))
         }
         None => PoolName::new(name).err().map(|error| bad_name(&error)),
@@ -79,21 +74,12 @@ pub(super) fn bad_name(error: &NameError) -> Finding {
 }
 
 fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
-    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
-        match file.get(key) {
-            None => findings.push(file.missing(key, &format!("{key}: {wanted}"))),
-            Some(node) => {
-                if let Some(found) = text(node, key, findings)
-                    && found != wanted
-                {
-                    let code = if key == "kind" { "wrong-kind" } else { "wrong-api-version" };
-                    findings.push(
-                        Finding::error(code, format!("`{key}` must be {wanted}, not {found:?}"))
-                            .at(node.place.clone())
-                            .help(format!("write {key}: {wanted}")),
-                    );
-                }
-            }
+    for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", kind, "wrong-kind")] {
+        file.require(key, &format!("{key}: {wanted}"), findings);
+        let Some(node) = file.get(key) else { continue };
+        if let Some(found) = text(node, key, findings).filter(|found| *found != wanted) {
+            let finding = Finding::error(code, format!("`{key}` must be {wanted}, not {found:?}"));
+            findings.push(finding.at(node.place.clone()).help(format!("write {key}: {wanted}")));
         }
     }
 }

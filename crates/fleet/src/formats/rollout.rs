@@ -9,9 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use super::gates::Gates;
-use super::pool_order::PoolRef;
 use crate::drain::DrainPolicy;
-use crate::fields::{At, Entries, Fields, Map, ReadField, choices, map, wrong_type};
+use crate::fields::{At, Entries, Fields, Located, Map, ReadField, choices, map, wrong_type};
 use crate::gates::MAX_GATES;
 use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
@@ -21,6 +20,7 @@ use kubelet_config::duration;
 use kubelet_config::finding::Finding;
 use kubelet_config::label::check_label_key;
 use kubelet_config::risk::Class;
+use nodecfg_contract::names::PoolName;
 
 /// Start of the year for which the length of the windows is checked. Fixed, so that the same files give the same
 /// findings.
@@ -69,7 +69,7 @@ map! {
         "order" => order: Option<OrderSpec>,
         /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the file of
         /// a pool.
-        "after" => after: Vec<PoolRef>,
+        "after" => after: Vec<Located<PoolName>>,
         /// Conditions outside of the nodes that must hold before the next step, at most 50. A pool has the gates of its
         /// fleet, too.
         #[schema(json!({"maxItems": MAX_GATES}))]
@@ -155,7 +155,7 @@ impl RolloutSpec {
             drain: set.drain.clone().unwrap_or_default(),
             schedule: self.schedule(fleet),
             order: set.order.as_ref().and_then(OrderSpec::order),
-            after: self.after.iter().map(|pool| pool.name.clone()).collect(),
+            after: self.after.iter().map(|pool| pool.value.clone()).collect(),
             gates: self.gates.merged(&fleet.gates),
             rollback_on_gate_failure: set.rollback_on_gate_failure(),
             check_pods: set.check_pods(),
