@@ -130,13 +130,6 @@ fn needs_label(order: Option<OrderSpec>, fields: &Fields<'_>, findings: &mut Vec
     order
 }
 
-impl OrderSpec {
-    /// The order. `None` without a label: by name.
-    fn order(&self) -> Option<NodeOrder> {
-        Some(NodeOrder { by: self.by.clone()?, soak: self.soak })
-    }
-}
-
 impl RolloutSpec {
     /// Policy of a pool with this specification and the defaults of `fleet`. A canary replaces the default canary as
     /// a whole.
@@ -154,7 +147,8 @@ impl RolloutSpec {
             accept_overridden: BTreeSet::new(),
             drain: set.drain.clone().unwrap_or_default(),
             schedule: self.schedule(fleet),
-            order: set.order.as_ref().and_then(OrderSpec::order),
+            // Without a label: by name.
+            order: set.order.clone().and_then(|order| Some(NodeOrder { by: order.by?, soak: order.soak })),
             after: self.after.iter().map(|pool| pool.value.clone()).collect(),
             gates: self.gates.merged(&fleet.gates),
             rollback_on_gate_failure: set.rollback_on_gate_failure(),
