@@ -161,8 +161,8 @@ pub struct RolloutPolicy {
     pub allow_disruption: Class,
     /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
     pub accept_removed: BTreeSet<String>,
-    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`). Default:
-    /// none.
+    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`).
+    /// Default: none.
     pub accept_overridden: BTreeSet<String>,
     /// Drain of nodes for changes that need it.
     pub drain: DrainPolicy,

@@ -15,8 +15,8 @@ map! {
     #[derive(PartialEq, Eq)]
     #[name("DrainSpec")]
     pub struct DrainPolicy: Default {
-        /// Evict the pods (evict), or make the change with running pods (accept), for example after a drain by hand. Default
-        /// {default}.
+        /// Evict the pods (evict), or make the change with running pods (accept), for example after a drain by hand.
+        /// Default {default}.
         #[default(DrainMode::Evict)]
         "mode" => mode: DrainMode,
         /// Time limit per node from its mark to its assignment. Default {default}.
@@ -26,16 +26,18 @@ map! {
         /// Time that a converged node must stay Ready before new pods may start on it. Default {default}.
         #[default(Duration::from_secs(30))]
         "settle" => settle: Duration,
-        /// Refuse to drain a node with pods that have emptyDir volumes (refuse), or lose these volumes (delete). Default
-        /// {default}.
+        /// Refuse to drain a node with pods that have emptyDir volumes (refuse), or lose these volumes (delete).
+        /// Default {default}.
         #[default(PodLoss::Refuse)]
         "emptyDir" => empty_dir: PodLoss,
-        /// Refuse to drain a node with pods that have no controller (refuse), or delete these pods (delete). Default {default}.
+        /// Refuse to drain a node with pods that have no controller (refuse), or delete these pods (delete). Default
+        /// {default}.
         #[default(PodLoss::Refuse)]
         "unmanaged" => unmanaged: PodLoss,
         /// Pods that stay on the node. Pods with exclusive CPUs cannot stay. Default: none.
         "skip" => skip: Option<LabelSelector>,
-        /// Release a node that was not drained in time (release), or keep new pods away from it (hold). Default {default}.
+        /// Release a node that was not drained in time (release), or keep new pods away from it (hold). Default
+        /// {default}.
         #[default(OnTimeout::Release)]
         "onTimeout" => on_timeout: OnTimeout,
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::read::bad_name;
 use crate::RolloutPolicy;
 use crate::fields::{At, Fields, Located, Map, ReadField, bad_value, choices, dns_label_schema, map};
 use crate::gates::wanted::{parse_condition, parse_json_path_value};
@@ -22,8 +21,8 @@ map! {
     /// A condition that must hold before a step of a rollout. Exactly one of prometheus and object.
     #[schema(json!({"oneOf": [{"required": ["prometheus"]}, {"required": ["object"]}]}))]
     pub struct GateSpec {
-        /// Name, unique among the gates of fleet or pool: lower-case letters, digits and '-', up to 63 characters. A gate of
-        /// a pool replaces the gate of the fleet with the same name.
+        /// Name, unique among the gates of fleet or pool: lower-case letters, digits and '-', up to 63 characters. A
+        /// gate of a pool replaces the gate of the fleet with the same name.
         #[required("name: error-rate")]
         #[schema(dns_label_schema())]
         "name" => name: Located<GateName>,
@@ -35,7 +34,8 @@ map! {
         /// soak of the canaries). [] switches the gate off. Default: all.
         #[default(BTreeSet::from(Moment::ALL))]
         "at" => at: BTreeSet<Moment>,
-        /// Time that a rollout waits for the gate between nodes, or at the end of a soak, before it stops. Default {default}.
+        /// Time that a rollout waits for the gate between nodes, or at the end of a soak, before it stops. Default
+        /// {default}.
         #[default(PATIENCE)]
         "patience" => patience: Duration,
     }
@@ -49,12 +49,14 @@ map! {
         #[schema(json!({"minLength": 1, "maxLength": MAX_QUERY}))]
         #[check(expression)]
         "query" => query: String,
-        /// PromQL expression that has a result if the data of the query is collected. Without it, missing data would pass.
+        /// PromQL expression that has a result if the data of the query is collected. Without it, missing data would
+        /// pass.
         #[required("present: \"<expression>\", which has data while the query is collected; without it, missing data would pass")]
         #[schema(json!({"minLength": 1, "maxLength": MAX_QUERY}))]
         #[check(expression)]
         "present" => present: String,
-        /// Whether series of the query that fired before the first node block: no (use), or yes (ignore). Default {default}.
+        /// Whether series of the query that fired before the first node block: no (use), or yes (ignore). Default
+        /// {default}.
         #[default(Baseline::Use)]
         "baseline" => baseline: Baseline,
     }
@@ -187,15 +189,6 @@ pub(crate) fn report_too_many(policy: &RolloutPolicy, place: &Place, findings: &
         let message = format!("the pool has {gates} gates, with those of the fleet; the limit is {MAX_GATES}");
         let finding = Finding::error("bad-value", message).at(place.clone()).field("spec.rollout.gates");
         findings.push(finding.help(format!("keep at most {MAX_GATES} gates in pool and fleet")));
-    }
-}
-
-impl ReadField for GateName {
-    type Schema = String;
-
-    fn read(at: &mut At<'_>) -> Option<Self> {
-        let valid = Self::new(at.text()?);
-        valid.map_err(|error| at.findings.push(bad_name(&error).at(at.node.place.clone()).field(at.path))).ok()
     }
 }
 

@@ -18,12 +18,13 @@ map! {
     /// How the configurations of a fleet are placed.
     #[derive(Default)]
     pub struct FleetKubeletSpec {
-        /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry the
-        /// assignments, replace where Nodes do.
+        /// How nodes combine the configuration of their pool with their own. Default: overlay where NodeConfigs carry
+        /// the assignments, replace where Nodes do.
         "placement" => placement: Option<Placement>,
         /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, for pools without such a path.
         "own" => own: Option<Located<String>>,
-        /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default: none.
+        /// Fields that the pools may omit although their loss harms the nodes, beside those of each pool. Default:
+        /// none.
         "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
         /// Fields that a flag or a later file may set to another value, beside those of each pool. Default: none.
         "acceptOverridden" => accept_overridden: BTreeSet<OverridableField>,
@@ -36,24 +37,26 @@ map! {
     pub struct KubeletSpec {
         /// Path of a base KubeletConfiguration, relative to the pool's folder. The pool's own file is merged over it.
         "base" => base: Option<Located<String>>,
-        /// Paths of merge patches (RFC 7386) or JSON patches (RFC 6902), relative to the pool's folder, applied in order.
+        /// Paths of merge patches (RFC 7386) or JSON patches (RFC 6902), relative to the pool's folder, applied in
+        /// order.
         #[check(few_patches)]
         "patches" => patches: Vec<Located<String>>,
         /// Use the local configuration of each node: spec.configSource is removed. Default {default}.
         #[default(false)]
         "local" => local: bool,
-        /// How nodes combine the configuration with their own: merged over it (overlay), or as the whole (replace). Default:
-        /// that of the fleet.
+        /// How nodes combine the configuration with their own: merged over it (overlay), or as the whole (replace).
+        /// Default: that of the fleet.
         "placement" => placement: Option<Placement>,
-        /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, relative to the pool's folder. An
-        /// overlay is checked over it. Default: that of the fleet.
+        /// Path of the nodes' own KubeletConfiguration, as `nodecfg capture` writes it, relative to the pool's folder.
+        /// An overlay is checked over it. Default: that of the fleet.
         "own" => own: Option<Located<String>>,
-        /// Fields that a configuration which replaces that of the nodes may omit although their loss harms the nodes. Without
-        /// an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of its fleet, too.
+        /// Fields that a configuration which replaces that of the nodes may omit although their loss harms the nodes.
+        /// Without an entry, a sync refuses to take such a field away from nodes that run it. A pool has the entries of
+        /// its fleet, too.
         "acceptRemoved" => accept_removed: BTreeSet<RemovableField>,
         /// Fields that a flag of the kubelet or a later file may set to another value, such as maxPods or
-        /// evictionHard.memory.available. Without an entry, such a node does not converge. A pool has the entries of its fleet,
-        /// too.
+        /// evictionHard.memory.available. Without an entry, such a node does not converge. A pool has the entries of
+        /// its fleet, too.
         "acceptOverridden" => accept_overridden: BTreeSet<OverridableField>,
     }
 }

@@ -16,6 +16,7 @@ mod documentation_tests;
 mod gate_tests;
 mod gates;
 mod kubelet;
+mod names;
 #[cfg(test)]
 mod node_order_tests;
 pub(crate) mod pool_order;
@@ -99,15 +100,15 @@ map! {
     /// Defaults of a fleet for its pools.
     #[derive(Default)]
     pub struct FleetSpec {
-        /// Namespace of the ConfigMaps. Default: kube-system for kubelets with dynamic configuration, nodecfg-system for
-        /// nodes with an agent.
+        /// Namespace of the ConfigMaps. Default: kube-system for kubelets with dynamic configuration, nodecfg-system
+        /// for nodes with an agent.
         #[schema(dns_label_schema())]
         "namespace" => namespace: Option<NamespaceName>,
-        /// Limit of unavailable nodes of all pools together, beside the limit of each pool: a number, or a percentage of the
-        /// nodes of all pools, rounded down to at least one node. Default: no limit.
+        /// Limit of unavailable nodes of all pools together, beside the limit of each pool: a number, or a percentage
+        /// of the nodes of all pools, rounded down to at least one node. Default: no limit.
         "maxUnavailable" => max_unavailable: Option<MaxUnavailable>,
-        /// Publish the configuration of each pool for new nodes, in the ConfigMap `nodecfg-pool-<fleet>-<pool>`, once its
-        /// canaries have held. Default {default}.
+        /// Publish the configuration of each pool for new nodes, in the ConfigMap `nodecfg-pool-<fleet>-<pool>`, once
+        /// its canaries have held. Default {default}.
         #[default(false)]
         "poolPointers" => pool_pointers: bool,
         /// Default of how configurations are placed.
@@ -123,16 +124,17 @@ map! {
     pub struct NodePoolSpec {
         /// Nodes of the pool. Default: nodes labeled `nodecfg.dev/pool=<pool>`. `{}` selects every node.
         "nodeSelector" => node_selector: Option<NodeSelector>,
-        /// Priority among pools that select the same node; the highest wins, equal priorities are an error. Default {default}.
+        /// Priority among pools that select the same node; the highest wins, equal priorities are an error. Default
+        /// {default}.
         #[default(0)]
         "priority" => priority: i64,
-        /// Whether the pool must have nodes: without nodes, a sync fails (true), or accepts the empty pool silently (false).
-        /// By default, diff, sync and verify warn.
+        /// Whether the pool must have nodes: without nodes, a sync fails (true), or accepts the empty pool silently
+        /// (false). By default, diff, sync and verify warn.
         "requireNodes" => require_nodes: Option<bool>,
         /// Configuration of the nodes.
         "kubelet" => kubelet: KubeletSpec,
-        /// Kubernetes version of the nodes' kubelets, such as "1.36", or several during an upgrade. The configuration is
-        /// checked for these versions when no cluster is available.
+        /// Kubernetes version of the nodes' kubelets, such as "1.36", or several during an upgrade. The configuration
+        /// is checked for these versions when no cluster is available.
         "kubernetesVersion" => kubernetes_version: KubernetesVersions,
         /// Rollout policy. Unset fields use the defaults of the fleet.
         "rollout" => rollout: RolloutSpec,

@@ -3,23 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::rollout::RolloutSpec;
-use crate::fields::{At, Located, ReadField};
+use crate::fields::Located;
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::{Proposals, nearest};
-use nodecfg_contract::names::{NameError, PoolName};
+use nodecfg_contract::names::PoolName;
 
 /// References between pools, by the pool that waits.
 pub(crate) type References = BTreeMap<PoolName, Vec<Located<PoolName>>>;
-
-impl ReadField for PoolName {
-    type Schema = String;
-
-    fn read(at: &mut At<'_>) -> Option<Self> {
-        let named = Self::new(at.text()?);
-        let finding = |error: NameError| Finding::error("bad-name", error.to_string()).at(at.node.place.clone());
-        named.map_err(|error| at.findings.push(finding(error).field(at.path).help("remove it"))).ok()
-    }
-}
 
 /// Finding of a fleet whose default makes every pool wait, also the pools that go first.
 pub(crate) fn of_fleet(rollout: &RolloutSpec) -> Option<Finding> {

@@ -2,15 +2,16 @@
 //! reports findings with their positions.
 
 use super::kubelet::KubeletSpec;
+use super::names::{bad_name, valid};
 use super::rollout::RolloutSpec;
 use super::{
     API_VERSION, DEFAULT_FLEET, FLEET, FleetFile, FleetSpec, Metadata, NODE_POOL, NodePoolFile, NodePoolSpec,
-    pool_order, proposals,
+    pool_order,
 };
-use crate::fields::{At, Fields, Map, ReadField, text};
+use crate::fields::{Fields, Map, text};
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Finding, Place};
-use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
+use nodecfg_contract::names::{FleetName, PoolName};
 
 /// Reads `nodecfg.yaml`. Returns its content and the fleet's name, or `None` without a valid name.
 pub(crate) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<(FleetSpec, FleetName)> {
@@ -65,14 +66,6 @@ fn pool_name_problem(name: &str, folder: Option<&PoolName>) -> Option<Finding> {
     }
 }
 
-pub(super) fn bad_name(error: &NameError) -> Finding {
-    let finding = Finding::error("bad-name", error.to_string());
-    match proposals::dns_label(&error.value) {
-        Some(name) => finding.help(format!("write {name}")),
-        None => finding.help("write lower-case letters, digits and `-`"),
-    }
-}
-
 fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
     for (key, wanted, code) in [("apiVersion", API_VERSION, "wrong-api-version"), ("kind", kind, "wrong-kind")] {
         file.require(key, &format!("{key}: {wanted}"), findings);
@@ -91,17 +84,4 @@ fn metadata_name<'n>(file: &Fields<'n>, example: &str, findings: &mut Vec<Findin
     metadata.require("name", &format!("name: {example}"), findings);
     let name = metadata.get("name")?;
     Some((text(name, &metadata.path("name"), findings)?, &name.place))
-}
-
-/// The name, or else a finding.
-fn valid<T>(name: Result<T, NameError>, place: &Place, findings: &mut Vec<Finding>) -> Option<T> {
-    name.map_err(|error| findings.push(bad_name(&error).at(place.clone()))).ok()
-}
-
-impl ReadField for NamespaceName {
-    type Schema = String;
-
-    fn read(at: &mut At<'_>) -> Option<Self> {
-        valid(Self::new(at.text()?), &at.node.place, at.findings)
-    }
 }

@@ -32,8 +32,8 @@ map! {
     /// Rollout policy.
     #[derive(Default)]
     pub struct RolloutSpec {
-        /// Limit of unavailable nodes: a number, or a percentage of the pool, rounded down to at least one node. Default
-        /// {default}.
+        /// Limit of unavailable nodes: a number, or a percentage of the pool, rounded down to at least one node.
+        /// Default {default}.
         #[default(MaxUnavailable::Percent(10))]
         "maxUnavailable" => max_unavailable: Option<MaxUnavailable>,
         /// Canaries, which start before all other nodes.
@@ -48,27 +48,27 @@ map! {
         /// Whether the pool is paused: planned and reported, but not changed. Default {default}.
         #[default(false)]
         "paused" => paused: Option<bool>,
-        /// Highest allowed risk class for running pods: none, restart (of the kubelet; pods keep running), drain, replace
-        /// (reboot or another node), never. `diff` shows the class of each field; `sync` refuses a higher class. From
-        /// drain on, nodes are drained for changes that need it. Default {default}.
+        /// Highest allowed risk class for running pods: none, restart (of the kubelet; pods keep running), drain,
+        /// replace (reboot or another node), never. `diff` shows the class of each field; `sync` refuses a higher
+        /// class. From drain on, nodes are drained for changes that need it. Default {default}.
         #[default(Class::Restart)]
         "allowDisruption" => allow_disruption: Option<Class>,
         /// Drain of nodes for changes of class drain and above, if allowDisruption allows them. A pool that sets it
         /// replaces the default of the fleet as a whole.
         "drain" => drain: Option<DrainPolicy>,
-        /// Weekly times at which nodes may start. They add up. A pool that sets them replaces the windows of the fleet; an
-        /// empty list permits every time. Default: every time.
+        /// Weekly times at which nodes may start. They add up. A pool that sets them replaces the windows of the fleet;
+        /// an empty list permits every time. Default: every time.
         "windows" => windows: Option<Entries<Window>>,
         /// Times at which no node may start, also within a window. Those of the fleet apply to each pool.
         "exclusions" => exclusions: Option<Entries<Exclusion>>,
-        /// Highest risk class of changes that may start outside of the windows: none, restart, drain, replace, never. Every
-        /// change restarts the kubelet, also one of class none. Default: no change may.
+        /// Highest risk class of changes that may start outside of the windows: none, restart, drain, replace, never.
+        /// Every change restarts the kubelet, also one of class none. Default: no change may.
         "outsideWindows" => outside_windows: Option<Class>,
-        /// Order of the nodes by a label, such as one zone after the other. A pool that sets it replaces the default of the
-        /// fleet as a whole; `{}` is the order by name. Default: by name.
+        /// Order of the nodes by a label, such as one zone after the other. A pool that sets it replaces the default of
+        /// the fleet as a whole; `{}` is the order by name. Default: by name.
         "order" => order: Option<OrderSpec>,
-        /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the file of
-        /// a pool.
+        /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the
+        /// file of a pool.
         "after" => after: Vec<Located<PoolName>>,
         /// Conditions outside of the nodes that must hold before the next step, at most 50. A pool has the gates of its
         /// fleet, too.
@@ -94,7 +94,8 @@ map! {
         /// Key of the label, such as topology.kubernetes.io/zone.
         #[check(label_key)]
         "by" => by: Option<String>,
-        /// Time from the end of the last node with one value to the start of the nodes with the next value. Default {default}.
+        /// Time from the end of the last node with one value to the start of the nodes with the next value. Default
+        /// {default}.
         #[default(Duration::ZERO)]
         "soak" => soak: Duration,
     }
@@ -156,8 +157,8 @@ impl RolloutSpec {
         }
     }
 
-    /// The windows of the pool replace those of the fleet. The exclusions of both apply, so that no pool misses a freeze
-    /// of the fleet.
+    /// The windows of the pool replace those of the fleet. The exclusions of both apply, so that no pool misses a
+    /// freeze of the fleet.
     fn schedule(&self, fleet: &Self) -> Schedule {
         let windows = self.windows.as_ref().or(fleet.windows.as_ref());
         let exclusions = [&fleet.exclusions, &self.exclusions].into_iter().flatten();
