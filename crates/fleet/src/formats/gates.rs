@@ -151,7 +151,7 @@ fn with_one_check<'n>(gate: Fields<'n>, at: &mut At<'_>) -> Fields<'n> {
         0 => at.findings.push(gate.missing("prometheus", "prometheus or object; one of them is required")),
         1 => {}
         _ => {
-            let finding = Finding::error("bad-value", format!("`{}` has prometheus and object", gate.path("")));
+            let finding = Finding::error("bad-value", format!("`{}` has prometheus and object", at.path));
             let finding = finding.at(at.node.place.clone()).field(gate.path("object"));
             at.findings.push(finding.help("remove it, and write a second gate"));
             return gate.without(&CHECKS);
