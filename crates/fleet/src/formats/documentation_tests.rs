@@ -1,9 +1,12 @@
-//! The page about the files describes each field, with its default.
+//! The page about the files describes each field, with its type and its default.
+
+use schemars::JsonSchema;
+use serde_json::Value;
 
 use super::gates::{GateSpec, ObjectSpec, PrometheusSpec};
 use super::kubelet::{FleetKubeletSpec, KubeletSpec};
 use super::rollout::{OrderSpec, RolloutSpec};
-use super::{FleetFile, FleetSpec, Metadata, NodePoolFile, NodePoolSpec};
+use super::{FleetFile, FleetSpec, Metadata, NodePoolFile, NodePoolSpec, schema};
 use crate::Canary;
 use crate::drain::DrainPolicy;
 use crate::fields::{FieldInfo, Map};
@@ -12,57 +15,93 @@ use crate::schedule::window::Window;
 
 const PAGE: &str = include_str!("../../../../docs/reference/repository.md");
 
-/// Fields of a map with the heading of their table, and the path of the map in that table.
-type Described = (&'static str, &'static str, Vec<FieldInfo>);
+/// Fields of a map, with their schemas.
+struct Described {
+    /// Heading of the table with the fields.
+    heading: &'static str,
+    /// Path of the map in that table.
+    path: &'static str,
+    fields: Vec<FieldInfo>,
+    schema: Value,
+}
+
+fn of<M: Map + JsonSchema>(heading: &'static str, path: &'static str) -> Described {
+    Described { heading, path, fields: M::fields(), schema: schema::of::<M>("map") }
+}
 
 fn described() -> Vec<Described> {
     vec![
-        ("## nodecfg.yaml", "", FleetFile::fields()),
-        ("## nodecfg.yaml", "metadata.", Metadata::fields()),
-        ("## nodecfg.yaml", "spec.", FleetSpec::fields()),
-        ("## nodecfg.yaml", "spec.kubelet.", FleetKubeletSpec::fields()),
-        ("## pool.yaml", "", NodePoolFile::fields()),
-        ("## pool.yaml", "metadata.", Metadata::fields()),
-        ("## pool.yaml", "spec.", NodePoolSpec::fields()),
-        ("## pool.yaml", "spec.kubelet.", KubeletSpec::fields()),
-        ("## pool.yaml", "spec.rollout.", RolloutSpec::fields()),
-        ("## pool.yaml", "spec.rollout.canary.", Canary::fields()),
-        ("## pool.yaml", "spec.rollout.order.", OrderSpec::fields()),
-        ("### Windows", "windows[].", Window::fields()),
-        ("### Windows", "exclusions[].", Exclusion::fields()),
-        ("### Drain", "", DrainPolicy::fields()),
-        ("### Gates", "", GateSpec::fields()),
-        ("### Gates", "prometheus.", PrometheusSpec::fields()),
-        ("### Gates", "object.", ObjectSpec::fields()),
+        of::<FleetFile>("## nodecfg.yaml", ""),
+        of::<Metadata>("## nodecfg.yaml", "metadata."),
+        of::<FleetSpec>("## nodecfg.yaml", "spec."),
+        of::<FleetKubeletSpec>("## nodecfg.yaml", "spec.kubelet."),
+        of::<NodePoolFile>("## pool.yaml", ""),
+        of::<Metadata>("## pool.yaml", "metadata."),
+        of::<NodePoolSpec>("## pool.yaml", "spec."),
+        of::<KubeletSpec>("## pool.yaml", "spec.kubelet."),
+        of::<RolloutSpec>("## pool.yaml", "spec.rollout."),
+        of::<Canary>("## pool.yaml", "spec.rollout.canary."),
+        of::<OrderSpec>("## pool.yaml", "spec.rollout.order."),
+        of::<Window>("### Windows", "windows[]."),
+        of::<Exclusion>("### Windows", "exclusions[]."),
+        of::<DrainPolicy>("### Drain", ""),
+        of::<GateSpec>("### Gates", ""),
+        of::<PrometheusSpec>("### Gates", "prometheus."),
+        of::<ObjectSpec>("### Gates", "object."),
     ]
 }
 
-/// Default of a field in the table under a heading. `None`: the table has no row for it.
-fn default_of(heading: &str, path: &str) -> Option<&'static str> {
+/// Type of a field in a table.
+fn type_of(field: &Value, root: &Value) -> String {
+    if let Some(name) = field["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+        return match name {
+            "Duration" => "duration",
+            "MaxUnavailable" => "number or percentage",
+            "LabelSelector" => "label selector",
+            "KubernetesVersions" => "text or text[]",
+            _ if root["$defs"][name]["type"] == "object" => "map",
+            _ => "enum",
+        }
+        .to_owned();
+    }
+    match field["type"].as_str() {
+        Some("string") => "text".to_owned(),
+        Some("integer") => "number".to_owned(),
+        Some("array") => format!("{}[]", type_of(&field["items"], root)),
+        other => other.unwrap_or_default().to_owned(),
+    }
+}
+
+/// Type and default of a field in the table under a heading. `None`: the table has no row for it.
+fn row(heading: &str, path: &str) -> Option<(&'static str, &'static str)> {
     let section = PAGE.split_once(&format!("\n{heading}\n")).expect("a section").1;
-    let table =
-        section.lines().skip_while(|line| !line.starts_with("| field |")).take_while(|line| line.starts_with('|'));
-    let row = table.filter_map(|row| row.strip_prefix(&format!("| `{path}` |"))).next()?;
-    row.trim_end_matches('|').rsplit_once('|').map(|(_, default)| default.trim())
+    let table = section.lines().skip_while(|line| !line.starts_with("| field |"));
+    let mut rows = table.take_while(|line| line.starts_with('|'));
+    let row = rows.find_map(|row| row.strip_prefix(&format!("| `{path}` | ")))?;
+    let (kind, rest) = row.split_once(" | ")?;
+    Some((kind, rest.trim_end_matches('|').rsplit_once('|')?.1.trim()))
 }
 
 #[test]
-fn page_describes_each_field_with_its_default() {
+fn page_describes_each_field_with_its_type_and_default() {
     let all = described();
-    let is_described = |heading: &str, path: &str| all.iter().any(|(of, map, _)| *of == heading && *map == path);
+    let is_described = |heading: &str, path: &str| all.iter().any(|map| map.heading == heading && map.path == path);
     let mut problems = Vec::new();
-    for (heading, map, fields) in &all {
+    for Described { heading, path: map, fields, schema } in &all {
         for field in fields {
             let path = format!("{map}{}", field.key);
-            let Some(default) = default_of(heading, &path) else {
+            let expected = type_of(&schema["properties"][field.key], schema);
+            let Some((kind, default)) = row(heading, &path) else {
                 if !is_described(heading, &format!("{path}.")) {
-                    problems.push(format!("{heading}: no row for `{path}`: {}", field.doc));
+                    problems.push(format!("{heading}: write a row | `{path}` | {expected} | {} |", field.doc));
                 }
                 continue;
             };
-            let starts_with = |text: &str| default.trim_start_matches('`').starts_with(text);
+            if kind != expected {
+                problems.push(format!("{heading}: the type of `{path}` is {expected}, not {kind}"));
+            }
             match &field.default {
-                Some(text) if !starts_with(text) => {
+                Some(text) if !default.trim_start_matches('`').starts_with(text) => {
                     problems.push(format!("{heading}: the default of `{path}` is {text}, not {default}"));
                 }
                 _ if field.is_required != (default == "required") => {
