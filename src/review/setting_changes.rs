@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 20] = [
+const SETTINGS: [PoolSetting; 21] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -25,6 +25,12 @@ const SETTINGS: [PoolSetting; 20] = [
         meaning: "the pool of higher priority gets nodes that several pools select",
         affects_membership: true,
         read: |pool| pool.priority.to_string(),
+    },
+    PoolSetting {
+        path: "spec.requireNodes",
+        meaning: "whether the pool must have nodes",
+        affects_membership: false,
+        read: |pool| pool.require_nodes.map_or_else(String::new, |required| required.to_string()),
     },
     PoolSetting {
         path: "spec.kubernetesVersion",
@@ -176,6 +182,7 @@ fn with_defaults(pool: &Pool) -> Pool {
         policy: RolloutPolicy::default(),
         placement: None,
         own: None,
+        require_nodes: None,
         kubelets: Vec::new(),
         ..pool.clone()
     }
@@ -216,4 +223,33 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
 fn canary(canary: Canary) -> String {
     let nodes = if canary.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", canary.nodes) };
     if canary.soak.is_zero() { nodes } else { format!("{nodes}, {} soak", duration::format(canary.soak)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_fleet::formats::schema::nodepool_schema;
+
+    /// Content of the configuration, which the review compares as a whole.
+    const CONFIGURATION: [&str; 3] = ["base", "patches", "local"];
+    /// Settings that another one contains.
+    const CONTAINED: [(&str, &str); 2] =
+        [("spec.rollout.exclusions", "spec.rollout.windows"), ("spec.rollout.outsideWindows", "spec.rollout.windows")];
+
+    #[test]
+    fn each_field_of_a_pool_is_a_setting() {
+        let schema = nodepool_schema();
+        let keys = |map: &str| {
+            let properties = schema["$defs"][map]["properties"].as_object().expect("a map");
+            properties.keys().cloned().collect::<Vec<String>>()
+        };
+        let spec = keys("NodePoolSpec").into_iter().filter(|key| !["kubelet", "rollout"].contains(&key.as_str()));
+        let kubelet = keys("KubeletSpec").into_iter().filter(|key| !CONFIGURATION.contains(&key.as_str()));
+        let all = spec.map(|key| format!("spec.{key}"));
+        let all = all.chain(kubelet.map(|key| format!("spec.kubelet.{key}")));
+        for path in all.chain(keys("RolloutSpec").into_iter().map(|key| format!("spec.rollout.{key}"))) {
+            let path = CONTAINED.iter().find(|(field, _)| *field == path).map_or(path.as_str(), |(_, setting)| setting);
+            assert!(SETTINGS.iter().any(|setting| setting.path == path), "SETTINGS lacks {path}");
+        }
+    }
 }

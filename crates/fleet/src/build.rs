@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::built::{Built, CheckedPool, Draft};
 use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
-use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::own::Placed;
 use super::render::{Layers, render};
 use super::{Desired, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, kubelet_file};
-use crate::formats::{gate_fields, pool_order, proposals, read, schedule_fields};
+use crate::fields::Located;
+use crate::formats::{DEFAULT_FLEET, FleetSpec, NodePoolSpec, pool_order, proposals, read, report_too_many, too_short};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -25,8 +25,6 @@ use nodecfg_contract::names::{FleetName, PoolName};
 pub const FLEET_FILE: &str = "nodecfg.yaml";
 /// Folder of the pools, one folder each.
 pub const POOLS_FOLDER: &str = "pools";
-/// Name of the fleet without that file.
-pub const DEFAULT_FLEET: &str = "default";
 
 /// Maximum bytes of the configurations of all pools. Pools may share large files, so the sum of all files does not limit
 /// it. The first pool beyond is reported, and no further one is rendered.
@@ -163,7 +161,7 @@ impl<'s> Files<'s> {
             return (FleetName::new(DEFAULT_FLEET).ok(), FleetSpec::default());
         }
         let file = self.document(FLEET_FILE).and_then(|document| read::fleet(&document, &mut self.findings));
-        file.map_or_else(|| (None, FleetSpec::default()), |(file, name)| (Some(name), file.spec))
+        file.map_or_else(|| (None, FleetSpec::default()), |(spec, name)| (Some(name), spec))
     }
 
     /// Folders under `pools/`. Reports entries under `pools/`, or `pools` itself, that cannot be read.
@@ -206,16 +204,20 @@ impl<'s> Files<'s> {
         let placed = Placed { placement, own: own.as_ref().map(|own| &*own.document) };
         let target = self.target(fleet, &name, &spec, placed, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
-        let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
-        let accept_removed = &spec.kubelet.accept_removed | &defaults.kubelet.accept_removed;
-        let accept_overridden = &spec.kubelet.accept_overridden | &defaults.kubelet.accept_overridden;
-        let policy = RolloutPolicy { accept_removed, accept_overridden, ..spec.rollout.policy(&defaults.rollout) };
+        let selector = spec.node_selector.as_ref().map(|selector| selector.0.clone());
+        let selector = selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
+        let (own_kubelet, fleet_kubelet) = (&spec.kubelet, &defaults.kubelet);
+        let removed = own_kubelet.accept_removed.iter().chain(&fleet_kubelet.accept_removed);
+        let overridden = own_kubelet.accept_overridden.iter().chain(&fleet_kubelet.accept_overridden);
+        let policy = RolloutPolicy {
+            accept_removed: removed.map(|field| field.0.clone()).collect(),
+            accept_overridden: overridden.map(|field| field.0.clone()).collect(),
+            ..spec.rollout.policy(&defaults.rollout)
+        };
         self.order.insert(name.clone(), spec.rollout.after.clone());
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
-        let too_short =
-            windows.and_then(|windows| Some(schedule_fields::too_short(&policy)?.at(windows.place.clone())));
-        self.findings.extend(too_short);
-        gate_fields::report_too_many(&policy, &place, &mut self.findings);
+        self.findings.extend(windows.and_then(|windows| Some(too_short(&policy)?.at(windows.place.clone()))));
+        report_too_many(&policy, &place, &mut self.findings);
         let complete = target.is_some();
         let pool = Pool {
             name,
@@ -227,7 +229,7 @@ impl<'s> Files<'s> {
             placement,
             own,
             require_nodes: spec.require_nodes,
-            kubelets: spec.kubernetes_version,
+            kubelets: spec.kubernetes_version.0,
             place,
             files,
         };
@@ -255,7 +257,7 @@ impl<'s> Files<'s> {
         if spec.kubelet.local {
             if has_kubelet {
                 // The file is unused, but its errors are reported.
-                let minors = self.checks.kubelets.among(&spec.kubernetes_version);
+                let minors = self.checks.kubelets.among(&spec.kubernetes_version.0);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str()), &mut BTreeSet::new()) {
                     let _ = render(
                         &layers,
@@ -281,8 +283,8 @@ impl<'s> Files<'s> {
             self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
             None
         } else {
-            let minors = self.checks.kubelets.among(&spec.kubernetes_version);
-            let declared = !spec.kubernetes_version.is_empty();
+            let minors = self.checks.kubelets.among(&spec.kubernetes_version.0);
+            let declared = !spec.kubernetes_version.0.is_empty();
             let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()), files);
             if layers.is_none() && self.malformed.contains(&kubelet_path) {
                 // No kubelet can decode the file, so the verdicts need no merge.
@@ -309,13 +311,13 @@ impl<'s> Files<'s> {
     /// Content of a `pool.yaml`, and whether it has no errors.
     fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
         let before = self.findings.len();
-        let file = self.document(path).and_then(|d| read::node_pool(&d, Some(name), &mut self.findings));
-        let valid = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
-        (file.map(|file| file.spec).unwrap_or_default(), valid)
+        let spec = self.document(path).and_then(|d| read::node_pool(&d, Some(name), &mut self.findings));
+        let valid = spec.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
+        (spec.unwrap_or_default(), valid)
     }
 
     fn report_local(&mut self, folder: &str, spec: &NodePoolSpec) {
-        for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
+        for Located { value: path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
             // Naming the file again would not make it used.
             if let Some(file) = proposals::resolved(folder, path) {
                 self.read.entry(file).or_insert(None);
@@ -372,20 +374,20 @@ impl<'s> Files<'s> {
 
     /// Path from the root of a file that a file in `folder` refers to. `None`, with a finding, if the reference is
     /// invalid or the file is missing.
-    fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
+    fn referred(&mut self, folder: &str, file: &Located<String>) -> Option<String> {
         let (snapshot, proposals) = (self.snapshot, &self.proposals);
         let bad = |message: String, otherwise: &str| {
-            let near = proposals.take().then(|| proposals::path(&snapshot.files, folder, &file.path)).flatten();
+            let near = proposals.take().then(|| proposals::path(&snapshot.files, folder, &file.value)).flatten();
             let help = near.map_or_else(|| otherwise.to_owned(), |near| format!("write {near}"));
             Finding::error("bad-path", message).at(file.place.clone()).help(help)
         };
-        if file.path.starts_with('/') {
-            let message = format!("{:?} is an absolute path", file.path);
+        if file.value.starts_with('/') {
+            let message = format!("{:?} is an absolute path", file.value);
             self.findings.push(bad(message, "write a path from the folder of this file"));
             return None;
         }
-        let Some(path) = proposals::resolved(folder, &file.path) else {
-            let message = format!("{:?} leaves the root of the configuration", file.path);
+        let Some(path) = proposals::resolved(folder, &file.value) else {
+            let message = format!("{:?} leaves the root of the configuration", file.value);
             self.findings.push(bad(message, "keep every file that a pool needs under the root"));
             return None;
         };
@@ -403,7 +405,7 @@ impl<'s> Files<'s> {
         }
         let help = "add the file, or remove the path; nodecfg reads files that end in .yaml, .yml or .json, and of a git \
                     repository only committed ones";
-        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.path), help));
+        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.value), help));
         None
     }
 

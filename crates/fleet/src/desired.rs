@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::drain::{DrainMode, DrainPolicy};
+use crate::fields::map;
 use crate::gates::Gate;
 use crate::schedule::Schedule;
 use kubelet_config::document::Document;
@@ -164,8 +165,8 @@ pub struct RolloutPolicy {
     pub allow_disruption: Class,
     /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
     pub accept_removed: BTreeSet<String>,
-    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`). Default:
-    /// none.
+    /// Fields that nodes may run with another value than the configuration has (`spec.kubelet.acceptOverridden`).
+    /// Default: none.
     pub accept_overridden: BTreeSet<String>,
     /// Drain of nodes for changes that need it.
     pub drain: DrainPolicy,
@@ -219,28 +220,6 @@ impl RolloutPolicy {
     }
 }
 
-impl Default for RolloutPolicy {
-    fn default() -> Self {
-        Self {
-            max_unavailable: MaxUnavailable::Percent(10),
-            canary: None,
-            max_failures: 0,
-            convergence_timeout: Duration::from_secs(5 * 60),
-            paused: false,
-            allow_disruption: Class::Restart,
-            accept_removed: BTreeSet::new(),
-            accept_overridden: BTreeSet::new(),
-            drain: DrainPolicy::default(),
-            schedule: Schedule::default(),
-            order: None,
-            after: BTreeSet::new(),
-            gates: Vec::new(),
-            rollback_on_gate_failure: false,
-            check_pods: true,
-        }
-    }
-}
-
 /// Budget: a number of nodes or a share of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnavailable {
@@ -288,13 +267,18 @@ impl fmt::Display for NodeOrder {
     }
 }
 
-/// Canaries of a pool, and their soak time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Canary {
-    /// Number of nodes, at least 1.
-    pub nodes: u32,
-    /// Time that canaries must stay converged before the next node starts.
-    pub soak: Duration,
+map! {
+    /// Canaries of a pool, and their soak time.
+    #[derive(Copy, PartialEq, Eq)]
+    #[name("CanarySpec")]
+    pub struct Canary {
+        /// Number of canaries. Default {default}; 0 disables the canaries of the fleet.
+        #[default(1)]
+        "nodes" => nodes: u32,
+        /// Time that canaries must stay converged before the next node starts. Default {default}.
+        #[default(Duration::ZERO)]
+        "soak" => soak: Duration,
+    }
 }
 
 #[cfg(test)]

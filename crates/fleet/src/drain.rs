@@ -6,40 +6,55 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::fields::{At, choices, map};
 use kubelet_config::duration;
 use nodecfg_contract::label_selector::LabelSelector;
 
-/// Policy of a pool for changes of class `drain` and above (`spec.rollout.drain`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrainPolicy {
-    /// Whether nodes are drained.
-    pub mode: DrainMode,
-    /// Time limit per node from its mark to its assignment. Default 15 minutes.
-    pub timeout: Duration,
-    /// Time that a converged node must stay Ready before it is released. Default 30 seconds.
-    pub settle: Duration,
-    /// What happens to pods whose `emptyDir` volumes would be lost. Default: the drain is refused.
-    pub empty_dir: PodLoss,
-    /// What happens to pods that nothing recreates. Default: the drain is refused.
-    pub unmanaged: PodLoss,
-    /// Pods that stay on the node. Pods with exclusive CPUs cannot stay.
-    pub skip: Option<LabelSelector>,
-    /// What happens to the mark of a node that was not drained in time. Default: the node is released.
-    pub on_timeout: OnTimeout,
+map! {
+    /// Drain of a node before its change: its pods are evicted within their PodDisruptionBudgets.
+    #[derive(PartialEq, Eq)]
+    #[name("DrainSpec")]
+    pub struct DrainPolicy: Default {
+        /// Evict the pods (evict), or make the change with running pods (accept), for example after a drain by hand.
+        /// Default {default}.
+        #[default(DrainMode::Evict)]
+        "mode" => mode: DrainMode,
+        /// Time limit per node from its mark to its assignment. Default {default}.
+        #[default(Duration::from_secs(15 * 60))]
+        #[check(some_time)]
+        "timeout" => timeout: Duration,
+        /// Time that a converged node must stay Ready before new pods may start on it. Default {default}.
+        #[default(Duration::from_secs(30))]
+        "settle" => settle: Duration,
+        /// Refuse to drain a node with pods that have emptyDir volumes (refuse), or lose these volumes (delete).
+        /// Default {default}.
+        #[default(PodLoss::Refuse)]
+        "emptyDir" => empty_dir: PodLoss,
+        /// Refuse to drain a node with pods that have no controller (refuse), or delete these pods (delete). Default
+        /// {default}.
+        #[default(PodLoss::Refuse)]
+        "unmanaged" => unmanaged: PodLoss,
+        /// Pods that stay on the node. Pods with exclusive CPUs cannot stay. Default: none.
+        "skip" => skip: Option<LabelSelector>,
+        /// Release a node that was not drained in time (release), or keep new pods away from it (hold). Default
+        /// {default}.
+        #[default(OnTimeout::Release)]
+        "onTimeout" => on_timeout: OnTimeout,
+    }
 }
 
-impl Default for DrainPolicy {
-    fn default() -> Self {
-        Self {
-            mode: DrainMode::Evict,
-            timeout: Duration::from_secs(15 * 60),
-            settle: Duration::from_secs(30),
-            empty_dir: PodLoss::Refuse,
-            unmanaged: PodLoss::Refuse,
-            skip: None,
-            on_timeout: OnTimeout::Release,
-        }
+choices! {
+    DrainMode: "value", [("evict", DrainMode::Evict), ("accept", DrainMode::Accept)];
+    PodLoss: "value", [("refuse", PodLoss::Refuse), ("delete", PodLoss::Delete)];
+    OnTimeout: "value", [("release", OnTimeout::Release), ("hold", OnTimeout::Hold)];
+}
+
+fn some_time(timeout: Duration, at: &mut At<'_>) -> Option<Duration> {
+    if timeout.is_zero() {
+        let help = format!("write {}, the default", duration::format(DrainPolicy::default().timeout));
+        at.refuse("it must be greater than 0", help);
     }
+    Some(timeout)
 }
 
 impl DrainPolicy {

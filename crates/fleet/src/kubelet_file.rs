@@ -4,7 +4,7 @@
 //! An unknown field is an error here. The kubelet would fall back to lenient decoding and ignore it, against the
 //! intent of its author.
 
-use crate::formats::fields::{NO_NUMBER, fix_ambiguous_boolean, unknown, wrong_type};
+use crate::fields::{NO_NUMBER, fix_ambiguous_boolean, unknown, wrong_type};
 use kubelet_config::document::{Document, Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::fields::{Field, FieldType};
 use kubelet_config::finding::Finding;

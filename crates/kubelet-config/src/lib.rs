@@ -16,8 +16,8 @@
 //! crate reads no file, clock, network or environment.
 //!
 //! ```
-//! use crate::document::{Document, changes};
-//! use crate::verdict::assess;
+//! use kubelet_config::document::{Document, changes};
+//! use kubelet_config::verdict::assess;
 //! use kubelet_config::{Minor, risk};
 //!
 //! let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

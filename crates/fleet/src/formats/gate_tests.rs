@@ -79,6 +79,14 @@ fn reports_equal_names_and_too_many_gates() {
 }
 
 #[test]
+fn reports_gate_with_two_checks() {
+    let two = "    - {name: a, prometheus: {}, object: {}}\n";
+    let (_, findings) = built("      []\n", two);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].message, "`spec.rollout.gates[0]` has prometheus and object");
+}
+
+#[test]
 fn limits_the_length_of_queries() {
     assert_eq!(built("      []\n", &one("a", &"é".repeat(4096))).1, []);
     let (_, findings) = built("      []\n", &one("a", &"é".repeat(4097)));

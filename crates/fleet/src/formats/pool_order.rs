@@ -2,32 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::fields::{Fields, text};
-use crate::formats::{PoolRef, RolloutSpec};
+use super::rollout::RolloutSpec;
+use crate::fields::Located;
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::{Proposals, nearest};
 use nodecfg_contract::names::PoolName;
 
 /// References between pools, by the pool that waits.
-pub(crate) type References = BTreeMap<PoolName, Vec<PoolRef>>;
-
-/// Reads the pools that go first.
-pub(crate) fn after(rollout: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<PoolRef> {
-    let path = rollout.path("after");
-    let mut pools = Vec::new();
-    for (at, node) in rollout.list("after", findings).iter().enumerate() {
-        let path = format!("{path}[{at}]");
-        let Some(name) = text(node, &path, findings) else { continue };
-        match PoolName::new(name) {
-            Ok(name) => pools.push(PoolRef { name, place: node.place.clone() }),
-            Err(error) => {
-                let finding = Finding::error("bad-name", error.to_string()).at(node.place.clone()).field(path);
-                findings.push(finding.help("remove it"));
-            }
-        }
-    }
-    pools
-}
+pub(crate) type References = BTreeMap<PoolName, Vec<Located<PoolName>>>;
 
 /// Finding of a fleet whose default makes every pool wait, also the pools that go first.
 pub(crate) fn of_fleet(rollout: &RolloutSpec) -> Option<Finding> {
@@ -46,7 +28,7 @@ pub(crate) fn check(references: &References, pools: &BTreeSet<PoolName>) -> Vec<
     let (cycles, proposals, ways) = (cycles(references), Proposals::default(), Proposals::default());
     for (pool, refs) in references {
         for reference in refs {
-            let (name, place) = (&reference.name, reference.place.clone());
+            let (name, place) = (&reference.value, reference.place.clone());
             if !pools.contains(name) {
                 let others = pools.iter().filter(|known| *known != pool).map(PoolName::as_str);
                 let help = match proposals.take().then(|| nearest(name.as_str(), others)).flatten() {
@@ -77,7 +59,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
     let mut waiting: BTreeMap<&PoolName, Vec<&PoolName>> = BTreeMap::new();
     for (pool, refs) in references {
         for reference in refs {
-            waiting.entry(&reference.name).or_default().push(pool);
+            waiting.entry(&reference.value).or_default().push(pool);
         }
     }
     // The pools in the order in which a search from each ends.
@@ -89,7 +71,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
                 ended.push(pool);
             } else if seen.insert(pool) {
                 open.push((pool, true));
-                open.extend(references.get(pool).into_iter().flatten().map(|reference| (&reference.name, false)));
+                open.extend(references.get(pool).into_iter().flatten().map(|reference| (&reference.value, false)));
             }
         }
     }
@@ -104,7 +86,7 @@ fn cycles(references: &References) -> BTreeMap<&PoolName, usize> {
             }
         }
         let itself =
-            |pool: &PoolName| references.get(pool).is_some_and(|refs| refs.iter().any(|one| one.name == *pool));
+            |pool: &PoolName| references.get(pool).is_some_and(|refs| refs.iter().any(|one| one.value == *pool));
         if cycle.len() > 1 || itself(start) {
             found.extend(cycle.into_iter().map(|pool| (pool, number)));
         }
@@ -128,7 +110,7 @@ fn path<'a>(references: &'a References, from: &'a PoolName, to: &PoolName) -> Op
             way.reverse();
             return Some(way);
         }
-        for next in references.get(last).into_iter().flatten().map(|reference| &reference.name) {
+        for next in references.get(last).into_iter().flatten().map(|reference| &reference.value) {
             before.entry(next).or_insert_with(|| {
                 open.push_back(next);
                 last

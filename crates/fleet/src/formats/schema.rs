@@ -63,42 +63,9 @@ pub fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{drain_fields, gate_fields, kubelet_fields, read, schedule_fields};
+    use super::super::read;
     use super::*;
     use kubelet_config::document::Document;
-
-    fn keys(schema: &Value, pointer: &str) -> Vec<String> {
-        let properties = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
-        assert!(!properties.is_empty());
-        properties.keys().cloned().collect()
-    }
-
-    #[test]
-    fn reader_supports_every_field() {
-        let (fleet, pool) = (fleet_schema(), nodepool_schema());
-        for (schema, pointer, known) in [
-            (&fleet, "/properties", &read::FILE[..]),
-            (&fleet, "/$defs/Metadata/properties", &read::METADATA),
-            (&fleet, "/$defs/FleetSpec/properties", &read::FLEET_SPEC),
-            (&fleet, "/$defs/FleetKubeletSpec/properties", &kubelet_fields::OF_FLEET),
-            (&fleet, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
-            (&pool, "/properties", &read::FILE),
-            (&pool, "/$defs/NodePoolSpec/properties", &read::POOL_SPEC),
-            (&pool, "/$defs/KubeletSpec/properties", &kubelet_fields::OF_POOL),
-            (&pool, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
-            (&pool, "/$defs/CanarySpec/properties", &read::CANARY),
-            (&pool, "/$defs/DrainSpec/properties", &drain_fields::DRAIN),
-            (&pool, "/$defs/Window/properties", &schedule_fields::WINDOW),
-            (&pool, "/$defs/Exclusion/properties", &schedule_fields::EXCLUSION),
-            (&pool, "/$defs/GateSpec/properties", &gate_fields::GATE),
-            (&pool, "/$defs/PrometheusSpec/properties", &gate_fields::PROMETHEUS),
-            (&pool, "/$defs/ObjectSpec/properties", &gate_fields::OBJECT),
-            (&pool, "/$defs/LabelSelector/properties", &read::SELECTOR),
-            (&pool, "/$defs/Requirement/properties", &read::REQUIREMENT),
-        ] {
-            assert_eq!(keys(schema, pointer), known, "{pointer}");
-        }
-    }
 
     #[test]
     fn schemas_in_repository_are_up_to_date() {

@@ -7,9 +7,11 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
+use serde_json::json;
 
+use crate::fields::{At, Fields, ReadField, bad_value, map};
 use crate::hold::{Hold, HoldReason};
+use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use window::Window;
 
@@ -22,6 +24,9 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum length of the reason of an exclusion, in characters.
+const MAX_REASON: usize = 200;
 /// Range of a search for the next start, and the longest time that fits into windows.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -37,19 +42,55 @@ pub struct Schedule {
     pub outside: Option<Class>,
 }
 
-/// A time at which no node may start, for example a freeze before the holidays.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Exclusion {
-    /// Start, included: 2026-12-18T00:00:00Z.
-    #[schemars(with = "String")]
-    pub from: Timestamp,
-    /// End, not included: 2027-01-04T00:00:00Z.
-    #[schemars(with = "String")]
-    pub to: Timestamp,
-    /// Reason, which reports contain.
-    #[schemars(length(min = 1, max = 200))]
-    pub reason: String,
+map! {
+    /// A time at which no node may start, for example a freeze before the holidays.
+    #[derive(PartialEq, Eq)]
+    #[check(ends_after_start)]
+    pub struct Exclusion {
+        /// Start, included: 2026-12-18T00:00:00Z.
+        #[required("from: 2026-12-18T00:00:00Z")]
+        "from" => from: Timestamp,
+        /// End, not included: 2027-01-04T00:00:00Z.
+        #[required("to: 2027-01-04T00:00:00Z")]
+        "to" => to: Timestamp,
+        /// Reason, which reports contain.
+        #[required("reason: freeze")]
+        #[schema(json!({"minLength": 1, "maxLength": MAX_REASON}))]
+        #[check(one_line)]
+        "reason" => reason: String,
+    }
+}
+
+impl ReadField for Timestamp {
+    type Schema = String;
+
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        let problem = |text: &str| format!("{text:?} is no time with an offset (RFC 3339)");
+        at.parse(|text| text.parse().map_err(|_| (problem(text), "write 2026-12-18T00:00:00Z".to_owned())))
+    }
+}
+
+fn one_line(text: String, at: &mut At<'_>) -> Option<String> {
+    if text.trim().is_empty() || text.chars().count() > MAX_REASON || text.chars().any(char::is_control) {
+        let problem = format!("it must be one line of 1 to {MAX_REASON} characters");
+        at.refuse(&problem, "write a reason such as freeze");
+        return None;
+    }
+    Some(text.trim().to_owned())
+}
+
+fn ends_after_start(
+    exclusion: Option<Exclusion>,
+    fields: &Fields<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<Exclusion> {
+    let exclusion = exclusion?;
+    if exclusion.to <= exclusion.from {
+        let finding = bad_value(&fields.path("to"), fields.get("to")?, "it must be after `from`");
+        findings.push(finding.help(format!("write {}, or another later time", later(exclusion.from, DAY))));
+        return None;
+    }
+    Some(exclusion)
 }
 
 impl fmt::Display for Schedule {

@@ -4,36 +4,49 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::civil::{Date, Time, Weekday};
-use jiff::tz::TimeZone;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Span, Timestamp};
 
-use schemars::JsonSchema;
+use serde_json::json;
 
-use crate::duration_schema::GoDuration;
-use crate::schedule::{earlier, later};
+use super::{earlier, later};
+use crate::fields::{At, ReadField, map};
 use kubelet_config::duration;
+use kubelet_config::spelling::nearest;
 
+/// Maximum length of a window: the time until it opens again.
+const MAX_LENGTH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The number of findings after which an unknown time zone gets no proposal.
+const MAX_PROPOSING: usize = 200;
 /// Names of the days, from Monday on.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A window that opens on some days of each week.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Window {
-    /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
-    #[schemars(
-        with = "String",
-        regex(
-            pattern = r"^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$"
-        )
-    )]
-    pub start: Start,
-    /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
-    #[schemars(with = "GoDuration")]
-    pub length: Duration,
-    /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
-    #[schemars(rename = "timeZone", with = "String")]
-    pub zone: TimeZone,
+map! {
+    /// A window that opens on some days of each week.
+    #[derive(PartialEq, Eq)]
+    pub struct Window {
+        /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
+        #[required("start: \"Sat 22:00\"")]
+        #[schema(json!({
+            "pattern": "^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$",
+        }))]
+        "start" => start: Start,
+        /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
+        #[required("length: 6h")]
+        #[check(allowed_length)]
+        "length" => length: Duration,
+        /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
+        #[required("timeZone: UTC")]
+        "timeZone" => zone: TimeZone,
+    }
+}
+
+fn allowed_length(length: Duration, at: &mut At<'_>) -> Option<Duration> {
+    if length.is_zero() || length > MAX_LENGTH {
+        at.refuse("it must be greater than 0 and at most 168h", "write a duration such as 6h");
+        return None;
+    }
+    Some(length)
 }
 
 /// Start of a window: `Sat 22:00`, `Mon-Fri 22:00`, or `22:00` on each day.
@@ -83,6 +96,47 @@ impl Start {
 
     fn is_on(&self, date: Date) -> bool {
         self.days.is_none_or(|(first, last)| first.until(date.weekday()) <= first.until(last))
+    }
+}
+
+impl ReadField for Start {
+    type Schema = String;
+
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        at.parse(|text| {
+            Self::parse(text).map_err(|error| {
+                let near = match &error {
+                    StartError::Day(day) => nearest(day, Self::days()).map(|near| text.replacen(day.as_str(), near, 1)),
+                    StartError::Time(_) => None,
+                };
+                let help = near.map_or_else(
+                    || "write \"Sat 22:00\", \"Mon-Fri 22:00\", or \"22:00\" for each day".to_owned(),
+                    |near| format!("did you mean {near}?"),
+                );
+                (error.to_string(), help)
+            })
+        })
+    }
+}
+
+impl ReadField for TimeZone {
+    type Schema = String;
+
+    fn read(at: &mut At<'_>) -> Option<Self> {
+        // The search compares with 600 names, and a repository may have thousands of windows.
+        let proposes = at.findings.len() < MAX_PROPOSING;
+        at.parse(|text| {
+            let database = TimeZoneDatabase::bundled();
+            database.get(text).map_err(|_| {
+                let known: Vec<String> =
+                    database.available().filter(|_| proposes).map(|name| name.to_string()).collect();
+                let help = match nearest(text, known.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => "write a name of the IANA time zone database such as Europe/Berlin or UTC".to_owned(),
+                };
+                (format!("unknown time zone {text:?}"), help)
+            })
+        })
     }
 }
 

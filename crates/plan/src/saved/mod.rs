@@ -364,25 +364,43 @@ impl SavedPool {
 }
 
 impl SavedPolicy {
+    // Names each field, so that a new one is not forgotten.
     fn of(policy: &RolloutPolicy) -> Self {
+        let RolloutPolicy {
+            max_unavailable,
+            canary,
+            max_failures,
+            convergence_timeout,
+            paused,
+            allow_disruption,
+            accept_removed,
+            accept_overridden,
+            drain,
+            schedule,
+            order,
+            after,
+            gates,
+            rollback_on_gate_failure,
+            check_pods,
+        } = policy;
         Self {
-            max_unavailable: policy.max_unavailable.to_string(),
-            canary_nodes: policy.canary.map(|canary| canary.nodes),
-            canary_soak: policy.canary.map(|canary| duration::format(canary.soak)),
-            max_failures: policy.max_failures,
-            convergence_timeout: duration::format(policy.convergence_timeout),
-            paused: policy.paused,
-            allow_disruption: policy.allow_disruption,
-            accept_removed: policy.accept_removed.clone(),
-            accept_overridden: policy.accept_overridden.clone(),
-            drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
-            schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
-            order: policy.order.as_ref().map(ToString::to_string),
-            after: policy.after.clone(),
-            gates: Some(policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            max_unavailable: max_unavailable.to_string(),
+            canary_nodes: canary.map(|canary| canary.nodes),
+            canary_soak: canary.map(|canary| duration::format(canary.soak)),
+            max_failures: *max_failures,
+            convergence_timeout: duration::format(*convergence_timeout),
+            paused: *paused,
+            allow_disruption: *allow_disruption,
+            accept_removed: accept_removed.clone(),
+            accept_overridden: accept_overridden.clone(),
+            drain: (*allow_disruption >= Class::Drain).then(|| drain.to_string()),
+            schedule: (!schedule.is_always_open()).then(|| schedule.to_string()),
+            order: order.as_ref().map(ToString::to_string),
+            after: after.clone(),
+            gates: Some(gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 .filter(|gates| !gates.is_empty()),
-            rollback_on_gate_failure: policy.rollback_on_gate_failure,
-            check_pods: policy.check_pods,
+            rollback_on_gate_failure: *rollback_on_gate_failure,
+            check_pods: *check_pods,
         }
     }
 
