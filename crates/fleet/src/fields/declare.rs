@@ -211,6 +211,8 @@ macro_rules! map {
             const KEYS: &'static [&'static str] = &[$($key),+];
 
             fn fields() -> Vec<$crate::fields::FieldInfo> {
+                // A field that is no `Option` has its default already, so that no other code may ask for it.
+                $($(let _ = (Self::$field, stringify!($default));)?)+
                 // Arrays of one value or none.
                 vec![$(
                     $crate::fields::info::<$type>(
@@ -256,7 +258,6 @@ macro_rules! map {
         impl $map {
             $($(
                 #[doc = concat!("`", $key, "`, or its default.")]
-                #[allow(dead_code, reason = "for optional fields")]
                 pub(crate) fn $field(&self) -> <$type as $crate::fields::FieldType>::Value {
                     $crate::fields::FieldType::value(&self.$field).cloned().unwrap_or_else(|| $default)
                 }
