@@ -1,5 +1,5 @@
 //! Types of the files that users write: `nodecfg.yaml` (Fleet) and `pool.yaml` (NodePool). Each field is declared once,
-//! with [`map!`](crate::fields). Reader, JSON Schema and the table of fields follow from the declaration.
+//! with `map!`. Reader, JSON Schema and the table of fields follow from the declaration.
 
 use serde_json::json;
 
