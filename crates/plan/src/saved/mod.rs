@@ -404,27 +404,45 @@ impl SavedPolicy {
         }
     }
 
-    /// Fields and values in the notation of `pool.yaml`.
+    /// Fields and values in the notation of `pool.yaml`. A field that is missing here would be an unexplained difference.
     fn fields(&self) -> [(&'static str, String); 16] {
+        let Self {
+            max_unavailable,
+            canary_nodes,
+            canary_soak,
+            max_failures,
+            convergence_timeout,
+            paused,
+            allow_disruption,
+            accept_removed,
+            accept_overridden,
+            drain,
+            schedule,
+            order,
+            after,
+            gates,
+            rollback_on_gate_failure,
+            check_pods,
+        } = self;
         let none = || "none".to_owned();
         let listed = |fields: &BTreeSet<String>| fields.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         [
-            ("maxUnavailable", self.max_unavailable.clone()),
-            ("canary.nodes", self.canary_nodes.map_or_else(none, |nodes| nodes.to_string())),
-            ("canary.soak", self.canary_soak.clone().unwrap_or_else(none)),
-            ("maxFailures", self.max_failures.to_string()),
-            ("convergenceTimeout", self.convergence_timeout.clone()),
-            ("paused", self.paused.to_string()),
-            ("allowDisruption", self.allow_disruption.to_string()),
-            ("acceptRemoved", listed(&self.accept_removed)),
-            ("acceptOverridden", listed(&self.accept_overridden)),
-            ("drain", self.drain.clone().unwrap_or_else(none)),
-            ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
-            ("order", self.order.clone().unwrap_or_else(|| "by name".to_owned())),
-            ("after", self.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
-            ("gates", self.gates.clone().unwrap_or_else(none)),
-            ("rollbackOnGateFailure", self.rollback_on_gate_failure.to_string()),
-            ("checkPods", self.check_pods.to_string()),
+            ("maxUnavailable", max_unavailable.clone()),
+            ("canary.nodes", canary_nodes.map_or_else(none, |nodes| nodes.to_string())),
+            ("canary.soak", canary_soak.clone().unwrap_or_else(none)),
+            ("maxFailures", max_failures.to_string()),
+            ("convergenceTimeout", convergence_timeout.clone()),
+            ("paused", paused.to_string()),
+            ("allowDisruption", allow_disruption.to_string()),
+            ("acceptRemoved", listed(accept_removed)),
+            ("acceptOverridden", listed(accept_overridden)),
+            ("drain", drain.clone().unwrap_or_else(none)),
+            ("schedule", schedule.clone().unwrap_or_else(|| "always".to_owned())),
+            ("order", order.clone().unwrap_or_else(|| "by name".to_owned())),
+            ("after", after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
+            ("gates", gates.clone().unwrap_or_else(none)),
+            ("rollbackOnGateFailure", rollback_on_gate_failure.to_string()),
+            ("checkPods", check_pods.to_string()),
         ]
     }
 }
