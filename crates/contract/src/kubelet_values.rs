@@ -5,24 +5,26 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::nodeconfig::schema;
 use crate::printable::one_line;
 
 /// A value that the active configuration names and the kubelet does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::overridden_value)]
 pub struct OverriddenValue {
     /// Path of the field, with dots: `evictionHard.memory.available`.
+    #[schemars(length(min = 1, max = OwnValue::MAX_FIELD))]
     pub field: String,
     /// The reviewed value as JSON, at most 256 characters. Unset: the kubelet's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = OwnValue::MAX_VALUE))]
     pub reviewed: Option<String>,
     /// The value that the kubelet runs as JSON, at most 256 characters. Unset if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = OwnValue::MAX_VALUE))]
     pub running: Option<String>,
     /// What sets the running value: a flag such as `--max-pods`, or the path of a file. Unset if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = OverriddenValue::MAX_BY))]
     pub by: Option<String>,
 }
 
@@ -53,24 +55,27 @@ impl fmt::Display for OverriddenValue {
 /// A value that a flag or a file sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::set_value)]
 pub struct SetValue {
     /// Path of the field, with dots: `evictionHard.memory.available`.
+    #[schemars(length(min = 1, max = OwnValue::MAX_FIELD))]
     pub field: String,
     /// The value as JSON, at most 256 characters.
+    #[schemars(length(min = 1, max = OwnValue::MAX_VALUE))]
     pub value: String,
     /// A flag such as `--max-pods`, or the path of a file.
+    #[schemars(length(min = 1, max = OverriddenValue::MAX_BY))]
     pub by: String,
 }
 
 /// A value of the node's own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::own_value)]
 pub struct OwnValue {
     /// Path of the field, such as `imageGCHighThresholdPercent`.
+    #[schemars(length(min = 1, max = OwnValue::MAX_FIELD))]
     pub field: String,
     /// The value as JSON, at most 256 characters.
+    #[schemars(length(min = 1, max = OwnValue::MAX_VALUE))]
     pub value: String,
 }
 

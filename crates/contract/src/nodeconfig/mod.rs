@@ -21,7 +21,7 @@ use crate::kubelet_values::{OverriddenValue, OwnValue, SetValue};
 use crate::{ConfigSource, ConfigStatus, Placement, UnreadableField};
 use kubelet_config::risk::Class;
 
-pub(crate) mod schema;
+mod schema;
 
 /// Condition: the agent accepted the spec.
 pub const SYNCED: &str = "Synced";

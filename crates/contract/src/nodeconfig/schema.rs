@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::EffectiveStatus;
 use crate::Placement;
-use crate::kubelet_values::{OverriddenValue, OwnValue};
 
 /// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
@@ -75,32 +74,6 @@ pub(super) fn effective(schema: &mut Schema) {
     }
     limit_length(property_at(schema, &["source"]), 1, 64);
     limit_length(property_at(schema, &["hash"]), 1, 128);
-}
-
-/// Completes the schema of a value that something sets.
-pub(crate) fn set_value(schema: &mut Schema) {
-    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
-    limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
-    limit_length(property_at(schema, &["by"]), 1, length(OverriddenValue::MAX_BY));
-}
-
-/// Completes the schema of an overridden value.
-pub(crate) fn overridden_value(schema: &mut Schema) {
-    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
-    for value in ["reviewed", "running"] {
-        limit_length(property_at(schema, &[value]), 1, length(OwnValue::MAX_VALUE));
-    }
-    limit_length(property_at(schema, &["by"]), 1, length(OverriddenValue::MAX_BY));
-}
-
-/// Completes the schema of an own value.
-pub(crate) fn own_value(schema: &mut Schema) {
-    limit_length(property_at(schema, &["field"]), 1, length(OwnValue::MAX_FIELD));
-    limit_length(property_at(schema, &["value"]), 1, length(OwnValue::MAX_VALUE));
-}
-
-fn length(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// Completes the schema of a condition, with the limits of meta/v1.
