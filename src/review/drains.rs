@@ -10,7 +10,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_plan::drain::forecast::{NodeForecast, PodForecast};
 use nodecfg_plan::{ChangedField, PoolPlan};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 /// The nodes of a pool that a sync drains before it assigns them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

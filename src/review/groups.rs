@@ -13,7 +13,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::hold::Hold;
 use nodecfg_observed::Pause;
 use nodecfg_plan::{ChangedField, LostField, Sample, Wave, WaveDomain, WaveKind};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
 /// differ.

@@ -18,7 +18,7 @@ use nodecfg_contract::{ConfigSource, Placement};
 use nodecfg_fleet::snapshot::Signer;
 use nodecfg_observed::Pause;
 use nodecfg_plan::{ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 mod compare;
 mod drains;

@@ -17,7 +17,8 @@ use nodecfg_fleet::Desired;
 use nodecfg_observed::Node;
 use nodecfg_plan::convergence::Target;
 use nodecfg_plan::{Plan, PoolPlan, membership, rollback_fix};
-use nodecfg_rollout::forecast::{PoolStart, forecast};
+use nodecfg_rollout::PoolStart;
+use nodecfg_rollout::forecast::forecast;
 
 /// A pool pointer that a sync moves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

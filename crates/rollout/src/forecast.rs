@@ -3,36 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::StopReason;
 use super::machine::{Input, Machine, Mode, StateMachine as _};
+use super::outcome::PoolStart;
 use crate::instant::{Instant, Now};
 use nodecfg_contract::names::PoolName;
-use nodecfg_fleet::hold::Hold;
 use nodecfg_plan::Plan;
-
-/// Start of the rollout of one pool.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum PoolStart {
-    /// The pool starts nodes as its canaries and its budget allow, or has nothing to start.
-    #[default]
-    Starts,
-    /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
-    Waits,
-    /// No node of the pool starts now, because the pool is held.
-    Held {
-        /// The reason, and the next opening.
-        hold: Hold,
-    },
-    /// The pool stops at once: nodes failed on this configuration before.
-    Stops {
-        /// The reason.
-        reason: StopReason,
-    },
-}
 
 /// Starts of all pools of a plan in a sync that begins now.
 #[must_use]
@@ -45,6 +21,7 @@ pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StopReason;
     use nodecfg_fleet::Pool;
     use nodecfg_observed::{Node, Observed, Readiness};
     use nodecfg_plan::fixtures::{

@@ -30,7 +30,7 @@ pub mod witness;
 use machine::{Machine, Mode, StateMachine};
 use nodecfg_plan::Plan;
 
-pub use outcome::{BeforeAfter, DrainRecord, End, NodeOutcome, Outcome, PoolOutcome, Recovery, StopReason};
+pub use outcome::{BeforeAfter, DrainRecord, End, NodeOutcome, Outcome, PoolOutcome, PoolStart, Recovery, StopReason};
 
 /// The machine of a mode: it rolls a plan out, or only watches its nodes.
 #[must_use]

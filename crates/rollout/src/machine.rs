@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outcome;
-use super::forecast::PoolStart;
+use super::outcome::PoolStart;
 use super::pool::blockers::MayStart;
 use super::pool::blockers::order::{Room, Standing};
 use super::pool::{Id, Pool};

@@ -323,3 +323,24 @@ impl std::fmt::Display for StopReason {
         }
     }
 }
+
+/// Start of the rollout of one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum PoolStart {
+    /// The pool starts nodes as its canaries and its budget allow, or has nothing to start.
+    #[default]
+    Starts,
+    /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
+    Waits,
+    /// No node of the pool starts now, because the pool is held.
+    Held {
+        /// The reason, and the next opening.
+        hold: Hold,
+    },
+    /// The pool stops at once: nodes failed on this configuration before.
+    Stops {
+        /// The reason.
+        reason: StopReason,
+    },
+}

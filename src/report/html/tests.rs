@@ -21,9 +21,8 @@ use nodecfg_plan::convergence::{ConvergenceFailure, Target};
 use nodecfg_plan::fixtures::{node_name, pool_name, source};
 use nodecfg_plan::state::State;
 use nodecfg_plan::{Why, fixtures, make};
-use nodecfg_rollout::forecast::PoolStart;
 use nodecfg_rollout::progress::{Event, Progress};
-use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, PoolStart, StopReason};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

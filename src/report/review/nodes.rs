@@ -14,7 +14,7 @@ use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names};
 use crate::review::{Group, LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_plan::{Action, Step, Wave, WaveKind, Why};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 /// The maximum node names per line.
 const MAX_NAMES: usize = 8;

@@ -7,7 +7,7 @@ use crate::report::style::{heading, quiet, warning};
 use crate::report::{count, names, next_opening, uncommitted, whole_duration};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
 use nodecfg_plan::{Action, Wave, WaveDomain, WaveKind, Why, lost_paths};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 /// Maximum number of names in a line.
 const MAX_NAMES: usize = 3;

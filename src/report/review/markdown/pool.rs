@@ -13,7 +13,7 @@ use crate::review::{Changes, Group, LeftAlone, PoolChange, PoolReview, Review, R
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_plan::state::State;
 use nodecfg_plan::{Action, ChangedField, Step};
-use nodecfg_rollout::forecast::PoolStart;
+use nodecfg_rollout::PoolStart;
 
 /// Maximum number of fields in brief form, worst risk first, and of reasons, by path.
 const MAX_BRIEF: usize = 10;
