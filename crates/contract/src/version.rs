@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use kubelet_config::strconv::unsigned;
+use kubelet_config::strconv::unsigned32;
 
 /// Version of a kubelet without build suffix, in version order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ impl KubeletVersion {
         let text = text.trim();
         let text = text.strip_prefix('v').unwrap_or(text);
         let core = text.split(['-', '+']).next()?;
-        let mut numbers = core.split('.').map(number);
+        let mut numbers = core.split('.').map(unsigned32);
         let version = Self { major: numbers.next()??, minor: numbers.next()??, patch: numbers.next()?? };
         numbers.next().is_none().then_some(version)
     }
@@ -36,10 +36,6 @@ impl KubeletVersion {
     pub fn has_dynamic_config(&self) -> bool {
         self.major == 1 && (11..=23).contains(&self.minor)
     }
-}
-
-fn number(digits: &str) -> Option<u32> {
-    u32::try_from(unsigned(digits)?).ok()
 }
 
 impl fmt::Display for KubeletVersion {

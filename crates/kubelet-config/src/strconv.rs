@@ -25,6 +25,12 @@ pub fn unsigned(text: &str) -> Option<u64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
+/// Parses an unsigned decimal number of 32 bits, as [`unsigned`].
+#[must_use]
+pub fn unsigned32(text: &str) -> Option<u32> {
+    u32::try_from(unsigned(text)?).ok()
+}
+
 /// Parses a 32-bit number (`strconv.ParseFloat(text, 32)`): decimal or hexadecimal, with underscores between digits,
 /// infinity or NaN. Returns `None` also for numbers out of range.
 #[must_use]

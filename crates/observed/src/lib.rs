@@ -268,6 +268,12 @@ impl Node {
         self.content.and_then(|content| content.placement).unwrap_or_else(|| self.active_placement())
     }
 
+    /// Reports whether the taint of a drain keeps new pods from the node.
+    #[must_use]
+    pub fn has_drain_taint(&self) -> bool {
+        self.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
+    }
+
     /// Minor version of the node's kubelet, also if no rules of it are known.
     #[must_use]
     pub fn minor(&self) -> Option<Minor> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kubelet_config::strconv::unsigned;
+use kubelet_config::strconv::unsigned32;
 use nodecfg_contract::KubeletVersion;
 
 /// Version of an API server, from `/version`.
@@ -20,7 +20,7 @@ impl ServerVersion {
     /// (`v0.0.0`).
     #[must_use]
     pub fn read(git_version: &str, major: &str, minor: &str) -> Self {
-        let fields = match (number(major.trim()), number(minor.trim().trim_end_matches('+'))) {
+        let fields = match (unsigned32(major.trim()), unsigned32(minor.trim().trim_end_matches('+'))) {
             (Some(major), Some(minor)) => Some((major, minor)),
             _ => None,
         };
@@ -55,10 +55,6 @@ impl fmt::Display for ServerVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.git_version)
     }
-}
-
-fn number(digits: &str) -> Option<u32> {
-    u32::try_from(unsigned(digits)?).ok()
 }
 
 #[cfg(test)]

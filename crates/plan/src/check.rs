@@ -79,13 +79,8 @@ pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope)
 
 /// Reports whether the node may count as available.
 fn is_usable(node: &Node) -> bool {
-    let claimed = node.deleting || node.cordoned || node.maintainer.is_some() || is_tainted(node);
+    let claimed = node.deleting || node.cordoned || node.maintainer.is_some() || node.has_drain_taint();
     node.ready == Readiness::Ready && !claimed && !node.is_unreadable()
-}
-
-/// Reports whether the node has the taint of a drain.
-fn is_tainted(node: &Node) -> bool {
-    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
 }
 
 /// Reports whether the pool drains nodes for changes that need it.
@@ -444,7 +439,7 @@ impl Checker<'_> {
                     "is available but starts without budget",
                 );
                 let waits = wave != WaveKind::Unavailable;
-                let able = ready && !node.cordoned && !is_tainted(node);
+                let able = ready && !node.cordoned && !node.has_drain_taint();
                 self.require(!waits || able, subject, "is unavailable but waits for budget");
                 self.require(to.as_ref() == pool.target.source(), subject, "is not pointed at its pool's target");
             }

@@ -13,7 +13,7 @@ pub fn is_available(node: &Node) -> bool {
         && !node.deleting
         && !node.cordoned
         && node.maintainer.is_none()
-        && !is_marked(node)
+        && !node.has_drain_taint()
         && !node.is_unreadable()
         && (!node.follows_config_source()
             || matches!(
@@ -28,12 +28,7 @@ pub fn is_available(node: &Node) -> bool {
 /// it, whether a person has cordoned it for a change, or whether an earlier run has drained it. A Ready node in
 /// transition is unavailable but not broken: it waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
-    node.ready != Readiness::Ready || node.cordoned || is_marked(node) || refuses(node)
-}
-
-/// Reports whether the taint of a drain keeps new pods from the node.
-fn is_marked(node: &Node) -> bool {
-    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
+    node.ready != Readiness::Ready || node.cordoned || node.has_drain_taint() || refuses(node)
 }
 
 /// Reports whether a node refuses its current source. A node that waits for a drain runs its pods well: another

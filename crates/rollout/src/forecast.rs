@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::machine::{Input, Machine, Mode, StateMachine as _};
 use super::outcome::PoolStart;
-use crate::instant::{Instant, Now};
+use crate::instant::Now;
 use nodecfg_contract::names::PoolName;
 use nodecfg_plan::Plan;
 
@@ -14,7 +14,7 @@ use nodecfg_plan::Plan;
 #[must_use]
 pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
     let mut machine = Machine::new(plan, Mode::ASSIGN);
-    machine.step(Input::Start, Now { instant: Instant::START, time: now });
+    machine.step(Input::Start, Now { time: now, ..Now::START });
     machine.starts()
 }
 

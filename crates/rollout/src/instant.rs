@@ -47,6 +47,9 @@ pub struct Now {
 }
 
 impl Now {
+    /// The start of both clocks.
+    pub const START: Self = Self { instant: Instant::START, time: Timestamp::UNIX_EPOCH };
+
     /// Time of day at a moment, if the time of day does not step until then.
     #[must_use]
     pub fn time_at(self, moment: Instant) -> Timestamp {
@@ -55,11 +58,6 @@ impl Now {
             false => earlier(self.time, self.instant.since(moment)),
         }
     }
-}
-
-impl Now {
-    /// The start of a test.
-    pub const START: Self = Self { instant: Instant::START, time: Timestamp::UNIX_EPOCH };
 
     /// The present once the first clock shows this moment.
     #[must_use]

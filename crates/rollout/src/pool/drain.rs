@@ -301,8 +301,9 @@ impl Pool {
         self.drain_failed(id, draining.evictions.overdue(volumes));
     }
 
-    /// Handles the mark that an event of a node shows.
-    pub(super) fn observe_mark(&mut self, id: Id, is_marked: bool) {
+    /// Handles the mark that the latest event of a node shows.
+    pub(super) fn observe_mark(&mut self, id: Id) {
+        let is_marked = self.nodes[id].facts.shows_mark;
         // The watch event may arrive before the response. It must not be lost.
         if is_marked {
             self.marked(id, Ok(()));

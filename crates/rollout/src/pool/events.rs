@@ -41,7 +41,7 @@ impl Pool {
         if seen.is_unreadable() {
             return self.unreadable(id, seen);
         }
-        self.observe_mark(id, seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted));
+        self.observe_mark(id);
         let node = &self.nodes[id];
         let on_target = node.intent.target.is_assigned_to(seen);
         let left_target = was_on_target && !on_target;
@@ -467,9 +467,11 @@ fn observe(node: &mut Node, seen: &Seen) {
         return;
     }
     let on_target = node.intent.target.is_assigned_to(seen);
-    facts.shows_mark = seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted);
+    facts.shows_mark = seen.has_drain_taint();
     facts.is_self_assigned = seen.is_self_assigned();
-    facts.pointed = if on_target { Pointed::Seen } else { facts.pointed };
+    if on_target {
+        facts.pointed = Pointed::Seen;
+    }
     facts.runs_target = Some(node.intent.target.is_active_on(seen));
     node.remember_resources(&seen.extended_resources, on_target);
 }

@@ -154,7 +154,7 @@ impl Pool {
             trials: Trials::new(&mode, policy.limits.node),
             policy,
             nodes: Nodes::new(nodes.into_iter()),
-            now: Now { instant: Instant::START, time: jiff::Timestamp::UNIX_EPOCH },
+            now: Now::START,
             commands: Vec::new(),
             is_on: false,
             gate,

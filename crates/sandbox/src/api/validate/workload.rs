@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::text;
 use crate::api::status::FieldError;
-use kubelet_config::strconv::unsigned;
+use kubelet_config::strconv::unsigned32;
 
 /// Fields of a pod's spec that an update may change.
 const MUTABLE: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
@@ -73,5 +73,5 @@ pub(crate) fn check_budget(budget: &Value, errors: &mut Vec<FieldError>) {
 
 /// Number of a percentage such as `25%`.
 pub(crate) fn percent(text: &str) -> Option<u32> {
-    u32::try_from(unsigned(text.strip_suffix('%')?)?).ok()
+    unsigned32(text.strip_suffix('%')?)
 }
