@@ -16,5 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(again) => assert_eq!(again, signed),
         Err(error) => assert!(matches!(error, SavedPlanError::OtherVersion { .. }), "{error}"),
     }
-    let _ = (signed.is_refused(), signed.assignments(), signed.options.arguments());
+    let SavedPlan { cluster, plan, options, .. } = &signed;
+    assert_eq!(signed.context_differences(cluster, &plan.fleet, plan.commit.as_ref()), []);
+    let _ = options.arguments();
 });

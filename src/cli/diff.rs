@@ -195,7 +195,7 @@ impl Args {
         let review = with_drained_pods(review, plan, &reader).await;
         let saved = cluster.map(|cluster| {
             let given = plan_options::given(self.allowances, &self.repository, &self.bound);
-            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, given))
+            plan_file::saved(cluster, &reader, &planned, given)
         });
         Ok((review, saved))
     }

@@ -15,10 +15,8 @@ use crate::report::Format;
 use crate::repository::Enclosing;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
-use nodecfg_plan::saved::{
-    ClusterIdentity, Code, Difference, FreshPlan, LIMIT, PlanContext, SavedOptions, SavedPlan, SavedPlanError,
-};
-use nodecfg_plan::{Options, saved};
+use nodecfg_plan::Options;
+use nodecfg_plan::saved::{ClusterIdentity, Difference, FreshPlan, LIMIT, SavedOptions, SavedPlan, SavedPlanError};
 
 /// Reason why a saved plan cannot be written or used.
 #[derive(Debug)]
@@ -79,16 +77,16 @@ pub(super) async fn identify(reader: &ClusterReader) -> Result<ClusterIdentity, 
     Ok(ClusterIdentity { uid: reader.cluster_uid().await?, server: reader.server().to_owned() })
 }
 
-/// Conditions under which a plan was created; `given` has the options of the command line.
-pub(super) fn context(
+/// The saved form of a plan for this cluster; `given` has the options of the command line.
+pub(super) fn saved(
     cluster: ClusterIdentity,
     reader: &ClusterReader,
     planned: &Planned,
     given: SavedOptions,
-) -> PlanContext {
+) -> SavedPlan {
     let Options { take_over, allow_empty, gate, .. } = planned.options;
     let options = SavedOptions { take_over, allow_empty, lenient: gate == Strictness::Lenient, ..given };
-    PlanContext { cluster, binding: binding_name(reader.binding()).to_owned(), options }
+    SavedPlan::of(&planned.plan, cluster, binding_name(reader.binding()), options)
 }
 
 /// Writes the plan atomically, also one that a sync refuses, so that the file always belongs to the last diff. `command`
@@ -105,7 +103,7 @@ pub(super) fn save(
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
         let path = path.display();
-        if saved.is_refused() {
+        if !saved.refused.is_empty() {
             writeln!(terminal.info(), "\nSaved as {path}. sync refuses this plan; correct the refused pools first.")?;
         } else {
             writeln!(terminal.info(), "\nSaved as {path}. Apply exactly this plan with: {command}")?;
@@ -130,7 +128,7 @@ impl LoadedPlan {
         let limit = u64::try_from(LIMIT).unwrap_or(u64::MAX).saturating_add(1);
         let file = Enclosing::default().file(path).map_err(|error| fail(PlanFileError::Read(error.into())))?;
         file.take(limit).read_to_end(&mut bytes).map_err(|error| fail(PlanFileError::Read(error)))?;
-        let saved = saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
+        let saved = nodecfg_plan::saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
         let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         plan_options::require_same(path, &saved.options, &given, words)?;
         Ok(Self { path: path.to_owned(), saved, given })
@@ -140,11 +138,11 @@ impl LoadedPlan {
     pub(super) async fn check(self, reader: &ClusterReader, loaded: &Loaded) -> Result<SavedPlanCheck, CommandError> {
         let cluster = identify(reader).await?;
         let desired = &loaded.desired;
+        let SavedPlan { cluster: planned, plan, .. } = &self.saved;
+        // For another cluster or fleet, further differences are meaningless.
+        let foreign = planned.uid != cluster.uid || plan.fleet != desired.fleet;
         let differences = self.saved.context_differences(&cluster, &desired.fleet, desired.commit.as_ref());
         let saved_plan = SavedPlanCheck { loaded_plan: self, cluster, differences };
-        // For another cluster or fleet, further differences are meaningless.
-        let foreign =
-            saved_plan.differences.iter().any(|difference| matches!(difference.code, Code::Cluster | Code::Fleet));
         if foreign { Err(saved_plan.stale(saved_plan.differences.clone())) } else { Ok(saved_plan) }
     }
 }
@@ -177,10 +175,9 @@ impl SavedPlanCheck {
 
     /// Checks that a new plan equals the saved one.
     pub(super) fn require_match(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
-        let LoadedPlan { saved, given, .. } = &self.loaded_plan;
-        let context = context(self.cluster.clone(), reader, planned, given.clone());
-        let fresh = SavedPlan::of(&planned.plan, &context);
-        let differences = saved.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
+        let LoadedPlan { saved: reviewed, given, .. } = &self.loaded_plan;
+        let fresh = saved(self.cluster.clone(), reader, planned, given.clone());
+        let differences = reviewed.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
     }
 

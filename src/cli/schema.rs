@@ -8,7 +8,7 @@ use crate::report::schemas::{OUTPUTS, Output};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_fleet::formats::schema;
-use nodecfg_plan::saved::schema::plan_schema;
+use nodecfg_plan::saved::plan_schema;
 
 /// Print the JSON Schema of a file or output, for editors and validators.
 ///

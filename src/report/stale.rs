@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use super::{count, findings};
-use nodecfg_plan::saved::{Code, Difference};
+use nodecfg_plan::saved::Difference;
 
-/// The maximum differences shown per kind. JSON has all.
+/// The maximum differences shown per section of the plan. JSON has all.
 const SHOWN: usize = 10;
 
 /// The error in one sentence.
@@ -24,11 +24,11 @@ pub fn summary(path: &Path, differences: &[Difference]) -> String {
 #[must_use]
 pub fn help(path: &Path, differences: &[Difference]) -> String {
     let path = path.display();
-    let of = |code: Code| differences.iter().find(|difference| difference.code == code);
-    if of(Code::Cluster).is_some() {
+    let at = |path: &str| differences.iter().find(|difference| difference.path == path);
+    if at("/cluster/uid").is_some() {
         return "select the cluster of the plan with --kubeconfig or --context".to_owned();
     }
-    match of(Code::Commit).and_then(|commit| commit.then.as_ref()) {
+    match at("/plan/commit").and_then(|commit| commit.then.as_str()) {
         // A different commit alone needs no new review.
         Some(commit) if differences.len() == 1 => format!("select the reviewed commit with `--rev {commit}`"),
         // The other differences may follow from the commit.
@@ -40,18 +40,23 @@ pub fn help(path: &Path, differences: &[Difference]) -> String {
     }
 }
 
-/// Writes the error with the first differences of each kind.
+/// Section of the plan that a path is in, such as `/plan/nodes`.
+fn section(path: &str) -> &str {
+    path.match_indices('/').nth(2).map_or(path, |(end, _)| &path[..end])
+}
+
+/// Writes the error with the first differences of each section.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, path: &Path, differences: &[Difference]) -> io::Result<()> {
     let mut text = format!("{}:", summary(path, differences));
-    for same in differences.chunk_by(|a, b| a.code == b.code) {
+    for same in differences.chunk_by(|a, b| section(&a.path) == section(&b.path)) {
         for difference in same.iter().take(SHOWN) {
             text.push_str(&format!("\n  - {}", difference.message));
         }
         if let Some(more) = same.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            text.push_str(&format!("\n  - and {more} more of this kind"));
+            text.push_str(&format!("\n  - and {more} more in {}", section(&same[0].path)));
         }
     }
     findings::message(out, &text, &help(path, differences))

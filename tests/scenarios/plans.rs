@@ -46,7 +46,7 @@ async fn carry_out(cluster: &Cluster, repository: &Repository, more: &[&str]) ->
     cluster.sync(repository, &[&["--plan", path.to_str().unwrap()], more].concat()).await
 }
 
-/// Runs `sync --plan` with a plan that is stale for these reasons (code and message). Asserts that nothing is
+/// Runs `sync --plan` with a plan that is stale for these reasons (path and message). Asserts that nothing is
 /// written.
 async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &str)]) {
     let before = cluster.written().await;
@@ -60,13 +60,9 @@ async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &st
     let error = lines.last().unwrap();
     assert_eq!((&error["kind"], &error["exitCode"]), (&json!("Error"), &json!(7)), "{run}");
     assert_eq!(error["errors"][0]["code"], "stale-plan", "{run}");
-    let codes: Vec<&str> = error["differences"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|difference| difference["code"].as_str().unwrap())
-        .collect();
-    assert_eq!(codes, reasons.iter().map(|(code, _)| *code).collect::<Vec<_>>(), "{run}");
+    let differences = error["differences"].as_array().unwrap().iter();
+    let paths: Vec<&str> = differences.map(|difference| difference["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, reasons.iter().map(|(path, _)| *path).collect::<Vec<_>>(), "{run}");
     assert_eq!(cluster.written().await, before);
 }
 
@@ -83,8 +79,8 @@ async fn saved_plan_is_executed_once(start: ClusterSetup) {
 
     let text = fs::read_to_string(&path).unwrap();
     let plan: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&plan["kind"], &plan["formatVersion"]), (&json!("SavedPlan"), &json!(1)));
-    assert_eq!(plan["commit"], commit.as_str());
+    assert_eq!((&plan["kind"], &plan["formatVersion"]), (&json!("SavedPlan"), &json!(2)));
+    assert_eq!(plan["plan"]["commit"], commit.as_str());
     let uid = &cluster.get("/api/v1/namespaces/kube-system").await["metadata"]["uid"];
     assert_eq!(plan["cluster"]["uid"], *uid);
     assert!(!text.contains("maxPods"), "no contents: {text}");
@@ -94,7 +90,7 @@ async fn saved_plan_is_executed_once(start: ClusterSetup) {
     carry_out(&cluster, &repository, &[]).await.exits(0).prints("3 nodes: 3 converged");
 
     let run = carry_out(&cluster, &repository, &[]).await.exits(7);
-    run.prints("node a-1 points at").prints("already");
+    run.prints("node a-1 is not assigned any more: converged already");
     // A plan without changes is also saved, and its execution has no effect.
     let after_sync = cluster.written().await;
     cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(0);
@@ -152,9 +148,10 @@ async fn created_deleted_and_replaced_nodes_make_a_plan_stale(start: ClusterSetu
         node
     };
     cluster.delete("/api/v1/nodes/a-2").await;
-    stale(&cluster, &repository, &[("node-gone", "node a-2 left the cluster")]).await;
+    stale(&cluster, &repository, &[("/plan/nodes/a-2", "node a-2 is not assigned any more: it left the cluster")])
+        .await;
     cluster.create("/api/v1/nodes", anew("a-2")).await;
-    stale(&cluster, &repository, &[("node-replaced", "node a-2 was deleted and recreated")]).await;
+    stale(&cluster, &repository, &[("/plan/nodes/a-2/uid", "node a-2 was deleted and recreated")]).await;
     cluster.down().await;
 }
 
@@ -165,8 +162,8 @@ async fn changes_by_other_clients_make_a_plan_stale(start: ClusterSetup) {
     cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
     cluster.assign_by_hand("a-1", "by-hand").await;
     let namespace = cluster.namespace();
-    let words = format!("node a-1 points at {namespace}/by-hand, and pointed at the local configuration");
-    stale(&cluster, &repository, &[("node-repointed", &words)]).await;
+    let words = format!("node a-1 is not assigned any more: points at {namespace}/by-hand");
+    stale(&cluster, &repository, &[("/plan/nodes/a-1", &words)]).await;
     cluster.down().await;
 }
 
@@ -175,10 +172,15 @@ async fn moved_branch_makes_a_plan_stale(start: ClusterSetup) {
     let repository = Repository::of_pool("maxPods: 110", "");
     save(&cluster, &repository).await;
     let plan: Value = serde_json::from_str(&fs::read_to_string(file(&cluster)).unwrap()).unwrap();
-    let reviewed = plan["commit"].as_str().unwrap().to_owned();
+    let reviewed = plan["plan"]["commit"].as_str().unwrap().to_owned();
     repository.change("a", "maxPods: 120");
     let words = format!("the commit changed: reviewed {reviewed}, now ");
-    stale(&cluster, &repository, &[("commit", &words), ("pool-configuration", "the target of pool a is")]).await;
+    stale(
+        &cluster,
+        &repository,
+        &[("/plan/commit", &words), ("/plan/pools/a/configuration", "pool a: the configuration is")],
+    )
+    .await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
     assert_eq!(cluster.get(&lease).await, Value::Null, "a stale plan takes no lock");
     // A commit that no longer exists, and the reviewed one.
@@ -195,7 +197,7 @@ async fn plan_of_another_cluster_takes_no_lock(start: ClusterSetup) {
     let mut plan = nodecfg_plan::saved::read(&fs::read(&path).unwrap()).unwrap();
     plan.cluster.uid = "another".to_owned();
     fs::write(&path, plan.with_digest().text()).unwrap();
-    stale(&cluster, &repository, &[("cluster", "the plan is for the cluster at https://")]).await;
+    stale(&cluster, &repository, &[("/cluster/uid", "the plan is for the cluster at https://")]).await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
     assert_eq!(cluster.get(&lease).await, Value::Null);
 
@@ -220,7 +222,7 @@ async fn damaged_plan_file_is_refused_without_requests(start: ClusterSetup) {
     for (damaged, words) in [
         (text[..text.len() / 2].to_owned(), "is truncated: it ends in line"),
         (text.replace("\"takeOver\": false", "\"takeOver\": true"), "was edited: its digest does not match"),
-        (text.replace("\"formatVersion\": 1", "\"formatVersion\": 9"), "has format version 9"),
+        (text.replace("\"formatVersion\": 2", "\"formatVersion\": 1"), "has format version 1"),
         (String::new(), "is empty"),
         ("{\"kind\": \"Plan\"}".to_owned(), "is not a saved plan: its kind is \"Plan\""),
     ] {
@@ -356,10 +358,9 @@ async fn edited_plan_widens_nothing(start: ClusterSetup) {
     // Remarks, and risks, of which only a higher one than that of the file is a difference.
     accepted.sort();
     accepted.dedup();
-    let pools = ["refused", "risk", "riskUnknown"].map(|field| format!("/pools/0/{field}"));
-    let others = ["/pools/1/refused", "/pools/1/riskUnknown"].map(str::to_owned);
-    let remarks = ["/cluster/server", "/nodecfgVersion", "/planId"].map(str::to_owned);
-    assert_eq!(accepted, [&remarks[..], &pools, &others].concat());
+    let remarks = ["/cluster/server", "/nodecfgVersion", "/planId", "/refused"].map(str::to_owned);
+    let pools = ["a/risk/class", "a/risk/unknown", "b/risk/unknown"].map(|risk| format!("/plan/pools/{risk}"));
+    assert_eq!(accepted, [&remarks[..], &pools].concat());
     cluster.down().await;
 }
 

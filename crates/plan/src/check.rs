@@ -291,7 +291,7 @@ impl Checker<'_> {
         let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
         self.require(ours, subject, "its target is in another namespace or under another key");
         self.require(map.uid.is_none() && map.resource_version.is_none(), subject, "its target pins a version");
-        let hash = pool.hash.map(|hash| hash.short());
+        let hash = pool.target.hash().map(|hash| hash.short());
         let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
         self.require(named, subject, "its target is not named by its hash");
     }
@@ -412,7 +412,7 @@ impl Checker<'_> {
                 let again = same && pool.target.is_named_by(from.as_ref());
                 self.require(!again, subject, "is assigned its current source");
                 // What runs is what was reviewed, with the disruption that the repository allows.
-                self.require(*to_hash == pool.hash, subject, "is assigned other content than its pool's");
+                self.require(*to_hash == pool.target.hash(), subject, "is assigned other content than its pool's");
                 let wanted = pool.target.placement();
                 let placed = match pool.target {
                     Target::Local => to_placement.is_none(),

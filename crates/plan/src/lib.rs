@@ -46,7 +46,6 @@ pub mod drain;
 mod drains;
 mod evidence;
 mod fixes;
-mod id;
 mod losses;
 mod make;
 mod membership;
@@ -60,6 +59,7 @@ mod required_config_maps;
 mod reservations;
 mod reset;
 mod returning;
+mod reviewed;
 pub mod sample;
 pub mod saved;
 mod selection;
@@ -110,7 +110,6 @@ pub use counts::Counts;
 pub use decide::{Decision, PoolPause, blocked_reason, hold_reason, is_adopted, outdated_agent};
 pub use disruption::Disruption;
 pub use fixes::{fix, loss_fix, rollback_fix};
-pub use id::PlanId;
 pub use losses::loss_warnings;
 pub use make::{decide_again, make};
 pub use membership::{Membership, belongs, membership};
@@ -121,17 +120,18 @@ pub use problem::{NearLabel, PointerChange, Problem};
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use required_config_maps::required_config_maps;
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
+pub use reviewed::{PlanId, ReviewedPlan};
 pub use sample::nodes_to_sample;
 pub use selection::DoubtfulSelection;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use target::{pool_placement, pool_target};
 pub use verdicts::CLUSTER_FINDINGS;
 
-/// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
-/// the part that must not change between review and sync.
+/// All changes of one sync. Its serialized form is its [reviewed part](ReviewedPlan), which a [saved plan](saved)
+/// contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Hash of all other fields.
+    /// Hash of the reviewed part.
     pub id: PlanId,
     /// The fleet.
     pub fleet: FleetName,
@@ -154,7 +154,7 @@ pub struct Plan {
     pub doubtful: Vec<DoubtfulSelection>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
-    /// What other clients changed in pool pointers. Warnings tell the same, so that the id does not contain it.
+    /// What other clients changed in pool pointers.
     pub pointer_changes: BTreeMap<PoolName, PointerChange>,
     /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.
     pub findings: Vec<Finding>,
@@ -187,8 +187,6 @@ pub struct PoolPlan {
     pub name: PoolName,
     /// Target of the nodes.
     pub target: Target,
-    /// Hash of the target content; `None` for the local configuration.
-    pub hash: Option<ContentHash>,
     /// Number of nodes in the pool, including contested nodes that are reported here.
     pub nodes: usize,
     /// Number of nodes that may be unavailable at once.

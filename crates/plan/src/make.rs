@@ -308,7 +308,6 @@ fn plan_pool(
     options: &Options,
 ) -> PoolPlan {
     let target = pool_target(pool, &options.namespace, observed);
-    let hash = pool.target.hash();
     let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
@@ -346,7 +345,6 @@ fn plan_pool(
     disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
     PoolPlan {
         name: pool.name.clone(),
-        hash,
         nodes: nodes.len() + contested.len(),
         budget: pool.policy.max_unavailable.of(nodes.len() + contested.len()),
         policy: pool.policy.clone(),

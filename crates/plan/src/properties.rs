@@ -191,7 +191,7 @@ proptest! {
         for pool in &plan.pools {
             let steps = pool.steps().filter(|step| step.action == Action::Assign).map(|step| &step.assignment);
             for written in steps.chain(pool.completions().map(|(_, added)| added)) {
-                prop_assert_eq!(written.to_hash, pool.hash);
+                prop_assert_eq!(written.to_hash, pool.target.hash());
                 let wanted = pool.target.placement();
                 prop_assert!(wanted.is_none() || written.to_placement == wanted);
                 prop_assert!(written.max_disruption <= pool.policy.allow_disruption);
@@ -199,12 +199,12 @@ proptest! {
             for left in pool.left_alone.iter().filter(|left| left.why == Why::Converged) {
                 let node = &observed.nodes[&left.node];
                 let Some(content) = node.content.filter(|_| node.source.is_some()) else { continue };
-                prop_assert_eq!(content.active, pool.hash, "called converged on other content");
+                prop_assert_eq!(content.active, pool.target.hash(), "called converged on other content");
                 let placement = pool.target.placement();
                 let runs = placement.is_none() || content.active_placement == placement;
                 prop_assert!(runs, "called converged with another placement");
                 let placed = placement.is_none() || content.placement == placement;
-                let as_written = content.assigned == pool.hash && placed;
+                let as_written = content.assigned == pool.target.hash() && placed;
                 let complete = as_written || left.completion.is_some() || pool.is_paused();
                 prop_assert!(complete || !node.follows_config_source(), "keeps an incomplete assignment");
             }

@@ -7,8 +7,8 @@ use super::fixtures::{
     desired, fetched, managed, namespace, node, node_name, observed, on, policy, pool, replacing, source,
     with_config_map,
 };
-use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
 use super::{Sample, Scope, check, nodes_to_sample};
+use crate::reviewed::ReviewedPool;
 use kubelet_config::risk::Class;
 use nodecfg_contract::{ConfigStatus, KubeletVersion, Placement};
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
@@ -280,14 +280,9 @@ fn unread_sample_leaves_the_risk_unknown() {
 fn saved_plan_does_not_depend_on_samples() {
     let desired = wants("maxPods: 150", Class::Restart);
     let mut cluster = local(3, "v1.36.2");
-    let context = PlanContext {
-        cluster: ClusterIdentity { uid: "u".to_owned(), server: "s".to_owned() },
-        binding: "node".to_owned(),
-        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
-    };
     let risk = |cluster: &Observed| {
-        let saved = SavedPlan::of(&planned(&desired, cluster), &context);
-        (saved.pools[0].risk, saved.pools[0].risk_unknown)
+        let risk = ReviewedPool::from(&planned(&desired, cluster).pools[0]).risk;
+        (risk.class, risk.unknown)
     };
     assert_eq!(risk(&cluster), (None, 3));
     answer(&mut cluster, &[("n01", Ok("maxPods: 64"))]);

@@ -26,8 +26,8 @@ pub(super) fn is_proven(pool: &PoolPlan, observed: &Observed) -> bool {
     let placement = pool.target.placement();
     let verified = |node: &Node| {
         let is_placed = |content: NodeContent| placement.is_none() || content.active_placement == placement;
-        let is_target = |content: NodeContent| content.active == pool.hash && is_placed(content);
-        pool.hash.is_none() || node.content.is_none_or(is_target)
+        let is_target = |content: NodeContent| content.active == pool.target.hash() && is_placed(content);
+        pool.target.hash().is_none() || node.content.is_none_or(is_target)
     };
     let left = pool.left_alone.iter().filter_map(|left| observed.nodes.get(&left.node));
     let proving =

@@ -21,7 +21,7 @@ impl Checker<'_> {
                 let same = same && content.placement == added.from_placement;
                 let placement = pool.target.placement();
                 let placed = added.to_placement == placement.or(content.placement);
-                let to_target = added.to_hash == pool.hash && placed;
+                let to_target = added.to_hash == pool.target.hash() && placed;
                 self.require(
                     same && added.from.is_some() && added.from == added.to && to_target,
                     format_args!("node {}", left.node),
@@ -30,7 +30,7 @@ impl Checker<'_> {
                 let kept = content.placement.is_none() || content.placement == placement;
                 let runs = placement.is_none() || content.active_placement == placement && kept;
                 self.require(
-                    content.active == pool.hash && runs,
+                    content.active == pool.target.hash() && runs,
                     format_args!("node {}", left.node),
                     "gets the hash or the placement of what it does not run",
                 );

@@ -41,7 +41,11 @@ impl Checker<'_> {
             self.require(wanted, &subject, "moves although the pool was not requested, is paused or has no pointer");
             let hash = pointer.to.config.as_ref().map(|config| ContentHash::of(config.kubelet.as_bytes()));
             let named = pointer.to.config.as_ref().map(|config| config.hash);
-            self.require(hash == pool.hash && named == pool.hash, &subject, "does not name the content of its pool");
+            self.require(
+                hash == pool.target.hash() && named == pool.target.hash(),
+                &subject,
+                "does not name the content of its pool",
+            );
             let placement = pointer.to.config.as_ref().and_then(|config| config.placement);
             self.require(placement == pool.target.placement(), &subject, "has another placement than its pool");
             if pointer.when == PointerTime::AtOnce {

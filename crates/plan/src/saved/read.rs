@@ -35,7 +35,7 @@ pub enum SavedPlanError {
         kind: Option<String>,
     },
     /// This version of nodecfg does not support the format version.
-    #[error("has format version {found}, but this nodecfg ({}) reads {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))]
+    #[error("has format version {found}, but nodecfg {} reads {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))]
     OtherVersion {
         /// Format version in the file.
         found: u64,
@@ -71,7 +71,7 @@ impl SavedPlanError {
             Self::NotAPlan { .. } | Self::NotJson { .. } | Self::TooLarge => {
                 "pass a file that `nodecfg diff --out FILE` wrote"
             }
-            Self::OtherVersion { .. } => "use the version of nodecfg that created it",
+            Self::OtherVersion { .. } => "make a new plan with `nodecfg diff --out FILE`, and have it reviewed",
             Self::Empty | Self::Truncated { .. } | Self::Damaged { .. } | Self::Edited => {
                 "fetch the file again, or create a new plan with `nodecfg diff --out FILE`"
             }

@@ -8,9 +8,11 @@ use crate::fixtures::{
     source, with_config_map,
 };
 use crate::make;
+use crate::reviewed::Risk;
+use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::names::CommitId;
-use nodecfg_fleet::{Desired, MaxUnavailable, NodeOrder, PoolTarget};
+use nodecfg_contract::names::{CommitId, FleetName};
+use nodecfg_fleet::{Desired, MaxUnavailable, NodeOrder, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{Node, Observed, Pause, Readiness};
 
 /// A repository, a cluster and the options of the plan.
@@ -19,15 +21,13 @@ struct SimHarness {
     desired: Desired,
     observed: Observed,
     options: crate::Options,
-    context: PlanContext,
+    cluster: ClusterIdentity,
+    binding: &'static str,
+    saved_options: SavedOptions,
 }
 
-fn context() -> PlanContext {
-    PlanContext {
-        cluster: ClusterIdentity { uid: "uid-1".to_owned(), server: "https://one:6443".to_owned() },
-        binding: "node".to_owned(),
-        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
-    }
+fn saved_options() -> SavedOptions {
+    SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None }
 }
 
 /// Pool a with three nodes on their local configuration and one on an old ConfigMap.
@@ -36,7 +36,9 @@ fn sim() -> SimHarness {
     desired.commit = Some(CommitId::new("1".repeat(40)).unwrap());
     let old = on(node("n4", "a"), &source("fleet-a-old"));
     let observed = observed([node("n1", "a"), node("n2", "a"), node("n3", "a"), old]);
-    let mut sim = SimHarness { desired, observed, options: options(), context: context() };
+    let cluster = ClusterIdentity { uid: "uid-1".to_owned(), server: "https://one:6443".to_owned() };
+    let (options, saved_options) = (options(), saved_options());
+    let mut sim = SimHarness { desired, observed, options, cluster, binding: "node", saved_options };
     let old = crate::fixtures::managed("fleet-a-old", Some("fleet"), Some("a"), None);
     let key = nodecfg_observed::ConfigMapKey { namespace: "kube-system".to_owned(), name: old.name.clone() };
     sim.observed.config_maps.insert(key, old);
@@ -49,17 +51,16 @@ impl SimHarness {
     }
 
     fn saved(&self) -> SavedPlan {
-        SavedPlan::of(&self.plan(), &self.context)
+        SavedPlan::of(&self.plan(), self.cluster.clone(), self.binding, self.saved_options.clone())
     }
 
-    /// Returns code and message of each difference after `change`.
-    fn after(&self, change: impl FnOnce(&mut Self)) -> Vec<(Code, String)> {
+    /// Returns path and message of each difference after `change`.
+    fn after(&self, change: impl FnOnce(&mut Self)) -> Vec<(String, String)> {
         let mut now = self.clone();
         change(&mut now);
         let (plan, fresh) = (now.plan(), now.saved());
         let found = self.saved().differences(&fresh, FreshPlan { plan: &plan, observed: &now.observed });
-        assert!(found.is_sorted(), "{found:?}");
-        found.into_iter().map(|difference| (difference.code, difference.message)).collect()
+        found.into_iter().map(|difference| (difference.path, difference.message)).collect()
     }
 
     fn node(&mut self, name: &str) -> &mut Node {
@@ -92,8 +93,12 @@ pub(super) fn example() -> SavedPlan {
     sim().saved()
 }
 
-fn one(code: Code, message: &str) -> Vec<(Code, String)> {
-    vec![(code, message.to_owned())]
+fn one(path: &str, message: &str) -> Vec<(String, String)> {
+    vec![(path.to_owned(), message.to_owned())]
+}
+
+fn paths(found: &[(String, String)]) -> Vec<&str> {
+    found.iter().map(|(path, _)| path.as_str()).collect()
 }
 
 #[test]
@@ -122,28 +127,28 @@ fn ignores_readiness_and_unrelated_nodes() {
         // A node that stays unchanged.
         now.add(on(node("n6", "a"), &source("another-foreign")));
         now.add(node("stranger", "no-pool"));
-        now.context.cluster.server = "https://the-other-door:6443".to_owned();
+        now.cluster.server = "https://the-other-door:6443".to_owned();
     });
     assert_eq!(found, []);
 }
 
 #[test]
 fn reports_other_cluster_fleet_or_commit() {
-    let found = sim().after(|now| now.context.cluster.uid = "uid-2".to_owned());
+    let found = sim().after(|now| now.cluster.uid = "uid-2".to_owned());
     let words = "the plan is for the cluster at https://one:6443 (uid uid-1), and this is the cluster at https://one:6443 (uid uid-2)";
-    assert_eq!(found, one(Code::Cluster, words));
+    assert_eq!(found, one("/cluster/uid", words));
 
     let found = sim().after(|now| now.desired.fleet = FleetName::new("other").unwrap());
     assert_eq!(
         found[0],
-        (Code::Fleet, "the plan is for fleet fleet, and the repository is for fleet other".to_owned())
+        ("/plan/fleet".to_owned(), "the plan is for fleet fleet, and the repository is for fleet other".to_owned())
     );
 
     let (then, now) = ("1".repeat(40), "2".repeat(40));
     let found = sim().after(|sim| sim.desired.commit = Some(CommitId::new(now.clone()).unwrap()));
-    assert_eq!(found, one(Code::Commit, &format!("the commit changed: reviewed {then}, now {now}")));
+    assert_eq!(found, one("/plan/commit", &format!("the commit changed: reviewed {then}, now {now}")));
     let found = sim().after(|sim| sim.desired.commit = None);
-    assert_eq!(found, one(Code::Commit, &format!("the commit changed: reviewed {then}, now files without a commit")));
+    assert_eq!(found, one("/plan/commit", &format!("the commit changed: reviewed {then}, now files without a commit")));
 }
 
 #[test]
@@ -154,36 +159,35 @@ fn compares_files_without_commit_by_content() {
     let found = sim.after(|now| {
         now.desired.pools.get_mut(&pool_name("a")).unwrap().target = PoolTarget::Config(Box::new(rendered("a", 65)));
     });
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].0, Code::PoolConfiguration);
+    assert_eq!(paths(&found), ["/plan/pools/a/configuration"]);
 }
 
 #[test]
 fn reports_options_binding_and_namespace() {
     let found = sim().after(|now| {
-        now.context.options = SavedOptions {
+        now.saved_options = SavedOptions {
             take_over: true,
             allow_empty: true,
             lenient: true,
             namespace: Some(NamespaceName::new("x").unwrap()),
             binding: Some("nodeconfig".to_owned()),
         };
-        now.context.binding = "nodeconfig".to_owned();
+        now.binding = "nodeconfig";
     });
     let messages: Vec<&str> = found.iter().map(|(_, message)| message.as_str()).collect();
     assert_eq!(
         messages,
         [
-            "the binding is nodeconfig, and was node",
-            "--allow-empty is true, and was false",
-            "--binding is nodeconfig, and was not given",
-            "--lenient is true, and was false",
-            "--namespace is x, and was not given",
-            "--take-over is true, and was false",
+            "binding is nodeconfig, and was node",
+            "options.takeOver is true, and was false",
+            "options.allowEmpty is true, and was false",
+            "options.lenient is true, and was false",
+            "options.namespace is x, and was unset",
+            "options.binding is nodeconfig, and was unset",
         ]
     );
     let found = sim().after(|now| now.options.namespace = NamespaceName::new("x").unwrap());
-    assert_eq!(found[0], (Code::Namespace, "the namespace is x, and was kube-system".to_owned()));
+    assert_eq!(found[0], ("/plan/namespace".to_owned(), "plan.namespace is x, and was kube-system".to_owned()));
 }
 
 #[test]
@@ -193,24 +197,22 @@ fn reports_added_removed_and_changed_pools() {
         now.desired.pools.insert(new.name.clone(), new);
         now.add(node("b1", "b"));
     });
-    assert_eq!(found, one(Code::PoolNew, "pool b is new (1 node to be assigned)"));
+    assert_eq!(found, one("/plan/pools/b", "pool b is new"));
 
     let found = sim().after(|now| {
         let mut renamed = now.desired.pools.remove(&pool_name("a")).unwrap();
         renamed.name = pool_name("z");
         now.desired.pools.insert(renamed.name.clone(), renamed);
     });
-    let codes: Vec<Code> = found.iter().map(|(code, _)| *code).collect();
-    assert_eq!(codes, [Code::PoolGone, Code::PoolNew]);
+    assert_eq!(paths(&found), ["/plan/pools/a", "/plan/pools/z"]);
 
     let found = sim().after(|now| {
         now.desired.pools.get_mut(&pool_name("a")).unwrap().target = PoolTarget::Local;
     });
-    let target = sim().target();
-    assert_eq!(
-        found,
-        one(Code::PoolConfiguration, &format!("the target of pool a is the local configuration, and was {target}"))
-    );
+    let hash = rendered("a", 64).hash;
+    let (path, words) = ("/plan/pools/a/configuration", "pool a: the configuration is the local one, and was");
+    assert_eq!(found[..1], one(path, &format!("{words} {hash}")));
+    assert_eq!(paths(&found), [path, "/plan/pools/a/placement"]);
 }
 
 #[test]
@@ -245,11 +247,11 @@ fn compares_every_policy_field() {
         ),
         (
             |policy| policy.accept_removed = ["clusterDNS".to_owned()].into(),
-            &["pool a: acceptRemoved is clusterDNS, and was "],
+            &["pool a: acceptRemoved is clusterDNS, and was none"],
         ),
         (
             |policy| policy.accept_overridden = ["maxPods".to_owned()].into(),
-            &["pool a: acceptOverridden is maxPods, and was "],
+            &["pool a: acceptOverridden is maxPods, and was none"],
         ),
         (|_| {}, &[]),
     ];
@@ -269,16 +271,15 @@ fn reports_pause_and_resume() {
         allowed: None,
     };
     let order = |now: &mut SimHarness, by: &str| drop(now.observed.orders.pauses.insert(pool_name("a"), pause(by)));
-    let words = "by ada since 1970-01-01T00:00:00Z, disks";
     let found = sim().after(|now| order(now, "ada"));
-    assert_eq!(found, one(Code::PoolPause, &format!("pool a was paused {words}")));
+    assert_eq!(found, one("/plan/pools/a/paused", "pool a: paused is true, and was false"));
     let paused = || {
         let mut sim = sim();
         order(&mut sim, "ada");
         sim
     };
     let found = paused().after(|now| now.observed.orders.pauses.clear());
-    assert_eq!(found, one(Code::PoolPause, &format!("pool a was resumed: it was paused {words}")));
+    assert_eq!(found, one("/plan/pools/a/paused", "pool a: paused is false, and was true"));
     assert_eq!(paused().after(|now| order(now, "bob")), [], "the plan changes nothing either way");
 }
 
@@ -294,35 +295,39 @@ fn reports_budget_change_of_a_percentage() {
             now.add(on(node(name, "a"), &target));
         }
     });
-    assert_eq!(found[0], (Code::PoolBudget, "pool a: the budget is 3 unavailable nodes, and was 2".to_owned()));
+    assert_eq!(found[0], ("/plan/pools/a/budget".to_owned(), "pool a: budget is 3, and was 2".to_owned()));
 }
 
 #[test]
 fn reports_added_removed_and_changed_nodes() {
     let found = sim().after(|now| now.add(node("n0", "a")));
-    assert_eq!(found, one(Code::NodeNew, "node n0 needs an assignment now"));
+    assert_eq!(found, one("/plan/nodes/n0", "node n0 needs an assignment now"));
 
     let found = sim().after(|now| drop(now.observed.nodes.remove(&node_name("n1"))));
-    assert_eq!(found, one(Code::NodeGone, "node n1 left the cluster"));
+    assert_eq!(found, one("/plan/nodes/n1", "node n1 is not assigned any more: it left the cluster"));
 
     let found = sim().after(|now| now.node("n1").uid = "another".to_owned());
-    assert_eq!(found, one(Code::NodeReplaced, "node n1 was deleted and recreated"));
+    assert_eq!(found, one("/plan/nodes/n1/uid", "node n1 was deleted and recreated"));
 
     // Changed by another client, to a foreign ConfigMap or another of this fleet: either differs from the review.
     let found = sim().after(|now| now.add(on(node("n1", "a"), &source("by-hand"))));
     assert_eq!(
         found,
-        one(Code::NodeRepointed, "node n1 points at kube-system/by-hand, and pointed at the local configuration")
+        one(
+            "/plan/nodes/n1",
+            "node n1 is not assigned any more: points at kube-system/by-hand, which nodecfg does not manage; pass \
+             --take-over to move it"
+        )
     );
     let found = sim().after(|now| now.add(on(node("n1", "a"), &source("fleet-a-old"))));
     assert_eq!(
         found,
-        one(Code::NodeRepointed, "node n1 points at kube-system/fleet-a-old, and pointed at the local configuration")
+        one("/plan/nodes/n1/from", "node n1 points at kube-system/fleet-a-old, and pointed at the local configuration")
     );
     let found = sim().after(|now| now.add(node("n4", "a")));
     assert_eq!(
         found,
-        one(Code::NodeRepointed, "node n4 points at the local configuration, and pointed at kube-system/fleet-a-old")
+        one("/plan/nodes/n4/from", "node n4 points at the local configuration, and pointed at kube-system/fleet-a-old")
     );
 
     let found = sim().after(|now| {
@@ -330,13 +335,15 @@ fn reports_added_removed_and_changed_nodes() {
         now.make_config_map();
         now.add(on(node("n1", "a"), &target));
     });
-    assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::ConfigMapExists, Code::NodeArrived]);
+    let name = rendered("a", 64).config_map;
+    assert_eq!(paths(&found), [&format!("/plan/configMaps/{name}"), "/plan/nodes/n1"]);
+    assert_eq!(found[1].1, "node n1 is not assigned any more: converged already");
 
     let found = sim().after(|now| now.node("n1").labels = Arc::default());
-    assert_eq!(found, one(Code::NodeMoved, "node n1 is in no pool any more"));
+    assert_eq!(found, one("/plan/nodes/n1", "node n1 is not assigned any more: it is in no pool any more"));
 
     let found = sim().after(|now| now.node("n1").deleting = true);
-    assert_eq!(found, one(Code::NodeLeftAlone, "node n1 would be left unchanged: it is being deleted"));
+    assert_eq!(found, one("/plan/nodes/n1", "node n1 is not assigned any more: the node is being deleted"));
 
     let found = sim().after(|now| {
         let older = crate::fixtures::of_version(now.node("n1").clone(), "v1.30.0");
@@ -344,7 +351,11 @@ fn reports_added_removed_and_changed_nodes() {
     });
     assert_eq!(
         found,
-        one(Code::NodeLeftAlone, "node n1 would be left unchanged: kubelet v1.30.0 does not support configSource")
+        one(
+            "/plan/nodes/n1",
+            "node n1 is not assigned any more: kubelet v1.30.0 does not support configSource: dynamic configuration \
+             needs kubelets 1.11 to 1.23"
+        )
     );
 }
 
@@ -355,15 +366,16 @@ fn reports_moved_node_once() {
     sim.desired.pools.insert(other.name.clone(), other);
     sim.add(node("b1", "b"));
     let found = sim.after(|now| now.add(Node { uid: "uid-n1".to_owned(), ..node("n1", "b") }));
-    assert_eq!(found, one(Code::NodeMoved, "node n1 is in pool b now"));
+    assert_eq!(found, one("/plan/nodes/n1/pool", "node n1: pool is b, and was a"));
 }
 
 #[test]
 fn reports_created_and_deleted_config_maps() {
     let found = sim().after(|now| now.make_config_map());
     let name = rendered("a", 64).config_map;
-    let words = format!("ConfigMap kube-system/{name}, which the plan creates, exists already");
-    assert_eq!(found, one(Code::ConfigMapExists, &words));
+    let path = format!("/plan/configMaps/{name}");
+    let words = format!("ConfigMap kube-system/{name}, which the plan creates, exists already or is not needed");
+    assert_eq!(found, one(&path, &words));
 
     let mut sim = sim();
     sim.make_config_map();
@@ -372,7 +384,7 @@ fn reports_created_and_deleted_config_maps() {
         now.observed.contents.retain(|key, _| key.name != name);
     });
     let words = format!("ConfigMap kube-system/{name} existed and is missing now");
-    assert_eq!(found, one(Code::ConfigMapMissing, &words));
+    assert_eq!(found, one(&path, &words));
 }
 
 #[test]
@@ -380,22 +392,24 @@ fn reports_only_higher_risk() {
     let (plan, observed) = (sim().plan(), sim().observed);
     let fresh = sim().saved();
     let now = FreshPlan { plan: &plan, observed: &observed };
-    let with = |risk, unknown| {
+    let with = |class, unknown| {
         let mut saved = fresh.clone();
-        (saved.pools[0].risk, saved.pools[0].risk_unknown) = (risk, unknown);
+        saved.plan.pools.get_mut(&pool_name("a")).unwrap().risk = Risk { class, unknown };
         saved
     };
     let (drain, restart) = (Some(Class::Drain), Some(Class::Restart));
-    for (then, is, message) in [
-        ((None, 4), (drain, 0), "is drain, and was unknown for 4 nodes"),
-        ((restart, 0), (None, 4), "is unknown for 4 nodes, and was restart"),
-        ((restart, 1), (restart, 2), "is restart, unknown for 2 nodes, and was restart, unknown for 1 node"),
-        ((restart, 2), (None, 2), "is unknown for 2 nodes, and was restart, unknown for 2 nodes"),
+    for (then, is, messages) in [
+        ((None, 4), (drain, 0), &["class", "unknown"][..]),
+        ((restart, 0), (None, 4), &["class", "unknown"]),
+        ((restart, 1), (restart, 2), &["unknown"]),
+        ((restart, 2), (None, 2), &["class"]),
     ] {
         let found = with(then.0, then.1).differences(&with(is.0, is.1), now);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].message, format!("pool a: the risk of the change {message}"));
+        let paths: Vec<&str> = found.iter().map(|difference| difference.path.as_str()).collect();
+        assert_eq!(paths, messages.iter().map(|field| format!("/plan/pools/a/risk/{field}")).collect::<Vec<_>>());
     }
+    let found = with(restart, 0).differences(&with(drain, 0), now);
+    assert_eq!(found[0].message, "pool a: the risk of the change is drain, and was restart");
     assert_eq!(with(drain, 0).differences(&with(restart, 0), now), []);
     assert_eq!(with(restart, 2).differences(&with(restart, 1), now), []);
 }
@@ -407,12 +421,10 @@ fn reports_nodecfg_version_if_rendering_differs() {
     let mut saved = fresh.clone();
     saved.nodecfg_version = "0.0.9".to_owned();
     assert_eq!(saved.differences(&fresh, now), []);
-    saved.pools[0].hash = Some("v1:blake3:00".to_owned());
-    let codes: Vec<Code> = saved.differences(&fresh, now).iter().map(|difference| difference.code).collect();
-    assert_eq!(codes, [Code::NodecfgVersion, Code::PoolConfiguration]);
-    saved.hash_version = "v0:md5".to_owned();
-    let codes: Vec<Code> = saved.differences(&fresh, now).iter().map(|difference| difference.code).collect();
-    assert_eq!(codes, [Code::HashVersion, Code::NodecfgVersion]);
+    saved.plan.pools.get_mut(&pool_name("a")).unwrap().configuration = Some(rendered("a", 1).hash);
+    let found = saved.differences(&fresh, now);
+    let paths: Vec<&str> = found.iter().map(|difference| difference.path.as_str()).collect();
+    assert_eq!(paths, ["/nodecfgVersion", "/plan/pools/a/configuration"]);
 }
 
 #[test]
@@ -423,8 +435,8 @@ fn reports_leftovers_of_failed_run() {
         now.add(on(node("n1", "a"), &target));
         now.add(refusing(node("n2", "a"), &target, nodecfg_contract::error_text::VALIDATE));
     });
-    let codes: Vec<Code> = found.iter().map(|(code, _)| *code).collect();
-    assert_eq!(codes, [Code::ConfigMapExists, Code::NodeArrived, Code::NodeArrived]);
+    let name = rendered("a", 64).config_map;
+    assert_eq!(paths(&found), [&format!("/plan/configMaps/{name}"), "/plan/nodes/n1", "/plan/nodes/n2"]);
 }
 
 #[test]
@@ -440,20 +452,47 @@ fn distinguishes_kinds_of_damage() {
     assert!(error_of("kind: SavedPlan").starts_with("is not JSON: "));
     assert_eq!(error_of("[]"), "is not a saved plan");
     assert_eq!(error_of("{}"), "is not a saved plan");
-    assert_eq!(error_of(r#"{"kind": "Plan", "formatVersion": 1}"#), "is not a saved plan: its kind is \"Plan\"");
+    assert_eq!(error_of(r#"{"kind": "Plan", "formatVersion": 2}"#), "is not a saved plan: its kind is \"Plan\"");
     assert_eq!(
-        error_of(&text.replacen("\"formatVersion\": 1", "\"formatVersion\": 2", 1)),
-        format!("has format version 2, but this nodecfg ({}) reads 1", env!("CARGO_PKG_VERSION"))
+        error_of(&text.replacen("\"formatVersion\": 2", "\"formatVersion\": 1", 1)),
+        format!("has format version 1, but nodecfg {} reads 2", env!("CARGO_PKG_VERSION"))
     );
     assert_eq!(error_of(&text.replacen("\"n1\"", "\"n9\"", 1)), "was edited: its digest does not match its content");
     assert!(error_of(&text.replacen("\"takeOver\"", "\"take\"", 1)).starts_with("is damaged: unknown field `take`"));
     assert!(matches!(read(&vec![b' '; LIMIT + 1]), Err(SavedPlanError::TooLarge)));
-    assert!(read(b"{\"kind\": \"SavedPlan\", \"formatVersion\": 1, \"x\": \"\xff\"}").is_err());
+    assert!(read(b"{\"kind\": \"SavedPlan\", \"formatVersion\": 2, \"x\": \"\xff\"}").is_err());
 }
 
 #[test]
 fn ignores_whitespace() {
     let plan = example();
-    let value: serde_json::Value = serde_json::from_str(&plan.text()).unwrap();
+    let value: Value = serde_json::from_str(&plan.text()).unwrap();
     assert_eq!(read(value.to_string().as_bytes()), Ok(plan));
+}
+
+#[test]
+fn schema_in_repository_is_up_to_date() {
+    let file = include_str!("../../../../schemas/plan.v2.json");
+    assert_eq!(schema::pretty(&plan_schema()), file, "regenerate it with `nodecfg schema plan > schemas/plan.v2.json`");
+}
+
+#[test]
+fn schema_accepts_plan_and_rejects_unknown_field() {
+    let validator = jsonschema::validator_for(&plan_schema()).expect("a schema");
+    let mut plan: Value = serde_json::from_str(&example().text()).expect("JSON");
+    assert!(validator.is_valid(&plan));
+    plan["plan"]["nodes"]["n1"]["secret"] = 1.into();
+    assert!(!validator.is_valid(&plan));
+}
+
+#[test]
+fn documents_every_field() {
+    let page = include_str!("../../../../docs/reference/saved-plan.md");
+    let schema = plan_schema();
+    let definitions = schema["$defs"].as_object().expect("definitions");
+    let fields = std::iter::once(&schema).chain(definitions.values()).filter_map(|of| of["properties"].as_object());
+    let settings = RolloutPolicy::default().settings();
+    let names = fields.flat_map(|fields| fields.keys()).chain(settings.keys().filter(|name| *name != "paused"));
+    let missing: Vec<&String> = names.filter(|field| !page.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/reference/saved-plan.md: {missing:?}");
 }
