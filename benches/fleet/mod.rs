@@ -14,7 +14,7 @@ use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion};
 use nodecfg_fleet::snapshot::Snapshot;
 use nodecfg_fleet::{Checks, Desired, PoolTarget, build};
-use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed, Readiness};
+use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_plan::Options;
 
 /// Name of the fleet.
@@ -199,7 +199,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: Arc::clone(&labels[pool]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
-            support: NodeSupport::Follows,
+            obstacle: None,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };

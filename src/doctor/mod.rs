@@ -13,6 +13,7 @@ use serde_json::Value;
 use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_fleet::Desired;
+use nodecfg_observed::Obstacle;
 use nodecfg_observed::{NodeActivity, Observed, Orders, ServerVersion};
 use nodecfg_plan::{Plan, Problem, Why};
 
@@ -314,11 +315,9 @@ impl Facts {
         let is_unsupported = |why: &Why| {
             matches!(
                 why,
-                Why::NoDynamicConfig
-                    | Why::Unsupported { .. }
-                    | Why::AgentSilent
+                Why::Obstacle(Obstacle::NoDynamicConfig | Obstacle::Unsupported { .. } | Obstacle::AgentSilent)
                     | Why::AgentOutdated
-                    | Why::Unreadable(_)
+                    | Why::Obstacle(Obstacle::Unreadable(_))
             )
         };
         let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample, NodeActivity, count};
 use nodecfg_contract::printable::one_line;
-use nodecfg_observed::{Node, NodeSupport, Observed, Proof, Readiness};
+use nodecfg_observed::{Node, Observed, Obstacle, Proof, Readiness};
 use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 
 /// Time after which an agent counts as silent. An agent writes its status at least every 72 minutes, so two writes
@@ -35,13 +35,13 @@ fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let mut unreadable = NameSample::default();
     let left_out = facts.nodes_without_support();
     for node in observed.nodes.values().filter(|node| !left_out.contains(&node.name)) {
-        match &node.support {
-            NodeSupport::Follows => {}
-            NodeSupport::KubeletUnable { .. } => unable.add(&node.name),
-            NodeSupport::KubeletSilent => silent.add(&node.name),
-            NodeSupport::AgentSilent => agentless.add(&node.name),
-            NodeSupport::Outlived => outlived.add(&node.name),
-            NodeSupport::Unreadable(field) => unreadable.add(format!("{} ({field})", node.name)),
+        match &node.obstacle {
+            None => {}
+            Some(Obstacle::Unsupported { .. }) => unable.add(&node.name),
+            Some(Obstacle::NoDynamicConfig) => silent.add(&node.name),
+            Some(Obstacle::AgentSilent) => agentless.add(&node.name),
+            Some(Obstacle::Outlived) => outlived.add(&node.name),
+            Some(Obstacle::Unreadable(field)) => unreadable.add(format!("{} ({field})", node.name)),
         }
     }
     let before = checks.len();
@@ -99,7 +99,7 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
     let (mut silent, mut versions, mut active, mut unreported) =
         (NameSample::default(), BTreeMap::<&str, NameSample>::new(), 0_usize, 0_usize);
     let mut longest: Option<Timestamp> = None;
-    for node in observed.nodes.values().filter(|node| node.support == NodeSupport::Follows && reports_anything(node)) {
+    for node in observed.nodes.values().filter(|node| node.obstacle.is_none() && reports_anything(node)) {
         let Some(agent) = facts.signs.get(&node.name).and_then(|NodeActivity { agent, .. }| agent.as_ref()) else {
             unreported += 1;
             continue;
@@ -150,7 +150,7 @@ const MAX_PROOFS: usize = 3;
 /// Checks of what the agents report about the values that their kubelets run.
 fn proofs(observed: &Observed, checks: &mut Vec<Check>) {
     let (mut same, mut other) = (0, BTreeMap::<String, NameSample>::new());
-    let runs = |node: &&Node| node.support == NodeSupport::Follows && node.status.active.is_some();
+    let runs = |node: &&Node| node.obstacle.is_none() && node.status.active.is_some();
     for node in observed.nodes.values().filter(runs) {
         let text = match node.proof.as_deref() {
             Some(Proof::Known { overridden, more: 0, .. }) if overridden.is_empty() => {
@@ -210,7 +210,7 @@ fn readiness(observed: &Observed, checks: &mut Vec<Check>) {
 fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let (mut waiting, mut failed) = (NameSample::default(), BTreeMap::<String, NameSample>::new());
     let mut oldest: Option<Timestamp> = None;
-    for node in observed.nodes.values().filter(|node| node.support == NodeSupport::Follows) {
+    for node in observed.nodes.values().filter(|node| node.obstacle.is_none()) {
         let present = Target::present(node);
         match evaluate(&present, node, WaitContext::STATE_ONLY) {
             Convergence::Failed(ConvergenceFailure::Refused { error }) => {

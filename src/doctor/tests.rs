@@ -14,7 +14,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::{KubeletVersion, UnreadableField, nodeconfig};
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_install::rights;
-use nodecfg_observed::{Abort, ConfigMapKey, Drain, DrainMark, Node, NodeSupport, Pause, Proof, Readiness};
+use nodecfg_observed::{Abort, ConfigMapKey, Drain, DrainMark, Node, Obstacle, Pause, Proof, Readiness};
 use nodecfg_plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
 
 /// Checks with one code that result from the facts.
@@ -268,23 +268,23 @@ fn unreadable() -> UnreadableField {
 fn reports_nodes_without_support_by_reason() {
     for (support, verdict, says) in [
         (
-            NodeSupport::KubeletUnable { version: KubeletVersion::parse("v1.24.0").unwrap() },
+            Some(Obstacle::Unsupported { version: KubeletVersion::parse("v1.24.0").unwrap() }),
             CheckResult::Warning,
             "1.11 to 1.23",
         ),
-        (NodeSupport::KubeletSilent, CheckResult::Warning, "--dynamic-config-dir"),
-        (NodeSupport::AgentSilent, CheckResult::Warning, "no report of an agent"),
-        (NodeSupport::Outlived, CheckResult::Note, "earlier node"),
-        (NodeSupport::Unreadable(unreadable()), CheckResult::Warning, "n2 (status.conditions is unreadable: x)"),
+        (Some(Obstacle::NoDynamicConfig), CheckResult::Warning, "--dynamic-config-dir"),
+        (Some(Obstacle::AgentSilent), CheckResult::Warning, "no report of an agent"),
+        (Some(Obstacle::Outlived), CheckResult::Note, "earlier node"),
+        (Some(Obstacle::Unreadable(unreadable())), CheckResult::Warning, "n2 (status.conditions is unreadable: x)"),
     ] {
-        let facts = with_node(false, "n2", |node| node.support = support.clone());
+        let facts = with_node(false, "n2", |node| node.obstacle = support.clone());
         assert_check("node-support", verdict, says, &facts);
-        if support == NodeSupport::Outlived {
+        if support == Some(Obstacle::Outlived) {
             continue;
         }
         // With a repository, they are reported as skipped.
         let moved = with_node(false, "n2", |node| {
-            node.support = support.clone();
+            node.obstacle = support.clone();
             node.source = None;
             node.status = Default::default();
         });

@@ -11,6 +11,7 @@ use super::names;
 use kubelet_config::startup_error;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_observed::Obstacle;
 use nodecfg_plan::Why;
 use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_plan::drain::DrainFailure;
@@ -80,7 +81,7 @@ pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
 #[must_use]
 pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
     match why {
-        Why::NoDynamicConfig => Some(Explanation {
+        Why::Obstacle(Obstacle::NoDynamicConfig) => Some(Explanation {
             meaning: "the kubelet shows no sign of following configSource, so an assignment would time out",
             causes: &[
                 "the kubelet runs without --dynamic-config-dir",
@@ -89,14 +90,14 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             ],
             look_at: format!("the kubelet's command line on {node}: `systemctl cat kubelet`"),
         }),
-        Why::Unsupported { .. } => Some(Explanation {
+        Why::Obstacle(Obstacle::Unsupported { .. }) => Some(Explanation {
             meaning: "the kubelet does not support configSource: only kubelets 1.11 to 1.23 do",
             causes: &["the node was upgraded to 1.24 or later, where the feature was removed"],
             look_at: "the VERSION column of `kubectl get nodes`. Node agents support such nodes: `nodecfg install`, \
                       then --binding nodeconfig"
                 .to_owned(),
         }),
-        Why::AgentSilent => Some(Explanation {
+        Why::Obstacle(Obstacle::AgentSilent) => Some(Explanation {
             meaning: "no agent follows the NodeConfig of the node, so an assignment would time out",
             causes: &[
                 "the node agent is not installed: `nodecfg install` shows how",
@@ -113,7 +114,7 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             causes: &["the agent or the definition of NodeConfigs is older than this nodecfg: run `nodecfg install`"],
             look_at: format!("status.agent.version of `kubectl get nodeconfig {node} -o yaml`"),
         }),
-        Why::Unreadable(_) => Some(unreadable(node)),
+        Why::Obstacle(Obstacle::Unreadable(_)) => Some(unreadable(node)),
         Why::OverReserved(_) => Some(Explanation {
             meaning: "the kubelet would exit at its start (invalid Node Allocatable configuration), so nodecfg does not \
                       assign the configuration",
@@ -135,7 +136,16 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             ],
             look_at: format!("the labels: `kubectl get node {node} --show-labels`"),
         }),
-        _ => None,
+        Why::Converged
+        | Why::Adopted { .. }
+        | Why::Paused { .. }
+        | Why::Conflict { .. }
+        | Why::DrainedBy { .. }
+        | Why::WouldRefuse { .. }
+        | Why::Deleting
+        | Why::New { .. }
+        | Why::OutOfScope
+        | Why::Obstacle(Obstacle::Outlived) => None,
     }
 }
 

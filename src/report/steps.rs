@@ -283,8 +283,8 @@ mod tests {
         let plan = make(&desired(policies), &observed(cluster), &options()).unwrap();
         let (mut machine, mut out, mut now) = (Machine::new(&plan, MODE), Vec::new(), 0);
         let mut lines = Steps::new(&mut out, usize::MAX, &plan, at(0));
-        for map in &plan.config_maps {
-            let progress = Progress::ConfigMapCreated { name: map.name.clone() };
+        for map in plan.created() {
+            let progress = Progress::ConfigMapCreated { name: map.config.config_map.clone() };
             lines.event(at(0), &progress.into()).unwrap();
         }
         let mut inputs = VecDeque::from([Input::Start]);

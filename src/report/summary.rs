@@ -207,17 +207,7 @@ pub(super) fn priority(end: &End) -> u8 {
 #[must_use]
 pub fn state(end: &End) -> &'static str {
     match end {
-        End::LeftAlone { why: Why::Conflict { .. } } => "conflict",
-        End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig | Why::WouldRefuse { .. } } => {
-            "unsupported"
-        }
-        End::LeftAlone { why: Why::OverReserved(_) } => "too small",
-        End::LeftAlone { why: Why::AgentSilent } => "no agent",
-        End::LeftAlone { why: Why::AgentOutdated } => "old agent",
-        End::LeftAlone { why: Why::Unreadable(_) } => "unreadable",
-        End::LeftAlone { why: Why::Contested { .. } } => "contested",
-        End::LeftAlone { why: Why::Maintained { .. } | Why::DrainedBy { .. } } => "maintained",
-        End::LeftAlone { .. } => "unchanged",
+        End::LeftAlone { why } => why.word(),
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
         End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",
         End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } if failure.prevented_change() => {

@@ -21,6 +21,7 @@ use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_fleet::snapshot::Snapshot;
 use nodecfg_fleet::{Checks, Kubelets, build};
+use nodecfg_observed::Obstacle;
 use nodecfg_observed::{Maintainer, Node, Pause, Protection, RemovedMark};
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_plan::fixtures::{
@@ -80,7 +81,7 @@ fn ends() -> Vec<End> {
         failed(ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged }),
         End::Refused { error: "admission webhook denied the request ".repeat(5) },
         End::LeftAlone { why: Why::Maintained { by: Maintainer::ClusterAutoscaler } },
-        End::LeftAlone { why: Why::AgentSilent },
+        End::LeftAlone { why: Why::Obstacle(Obstacle::AgentSilent) },
         End::Changed { to: Some(long_source()) },
         End::NotStarted,
     ]

@@ -167,7 +167,8 @@ impl PoolReview {
         self.risk = risk(&self.risk, planned);
         self.config_map.after =
             planned.target.source().and_then(|source| source.config_map.as_ref()).map(|map| map.name.clone());
-        self.config_map.create = plan.config_maps.iter().find(|map| map.pool == planned.name).map(|map| map.create);
+        self.config_map.create =
+            plan.config_maps.iter().find(|found| found.map.pool == planned.name).map(|found| found.create);
         self.rollout = Some(rollout(planned, start));
     }
 

@@ -5,7 +5,7 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 
 use nodecfg_cluster::writing::permission::Needs;
-use nodecfg_cluster::writing::writer::{ConfigMapSpec, Created};
+use nodecfg_cluster::writing::writer::Created;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, Replaced};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;
@@ -41,9 +41,9 @@ pub(super) async fn before_assignments(
 /// A missing permission, a refusal, or a failed request.
 pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
     reader.check_all_allowed(needs(plan)).await?;
-    let created = config_map_specs(plan).next();
+    let created = plan.created().next();
     if created.is_some() || plan.pools.iter().any(|pool| pool.pointer.is_some()) {
-        reader.try_config_map(plan.namespace.as_str(), created.as_ref()).await?;
+        reader.try_config_map(plan.namespace.as_str(), created).await?;
     }
     match plan.pools.iter().flat_map(PoolPlan::steps).find(|step| step.action == Action::Assign) {
         Some(step) => reader.try_assignment(&step.node, &step.assignment).await,
@@ -73,7 +73,7 @@ pub(super) async fn may_list_pods(plan: &Plan, reader: &ClusterReader) -> Result
 
 /// Operations of the whole rollout.
 fn needs(plan: &Plan) -> Needs<'_> {
-    let creates = plan.config_maps.iter().any(|map| map.create);
+    let creates = plan.created().next().is_some();
     Needs {
         config_maps_in: creates.then_some(plan.namespace.as_str()),
         pointers_in: plan.pools.iter().any(|pool| pool.pointer.is_some()).then_some(plan.namespace.as_str()),
@@ -109,33 +109,17 @@ async fn release_marks(
     Ok(())
 }
 
-/// ConfigMaps to create.
-fn config_map_specs(plan: &Plan) -> impl Iterator<Item = ConfigMapSpec> {
-    plan.config_maps.iter().filter(|map| map.create).map(|map| ConfigMapSpec {
-        namespace: plan.namespace.to_string(),
-        name: map.name.clone(),
-        text: map.kubelet.clone(),
-        fleet: plan.fleet.clone(),
-        pool: map.pool.clone(),
-        content_hash: map.hash,
-        commit: plan.commit.clone(),
-        path: map.path.clone(),
-        placement: map.placement,
-    })
-}
-
 async fn create_config_maps(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<(), ClusterError> {
-    let specs: Vec<ConfigMapSpec> = config_map_specs(plan).collect();
-    let mut created = stream::iter(&specs)
-        .map(|spec| async move { (spec, writer.create_config_map(spec).await) })
+    let mut created = stream::iter(plan.created())
+        .map(|map| async move { (map, writer.create_config_map(map).await) })
         .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
-    while let Some((spec, result)) = created.next().await {
+    while let Some((map, result)) = created.next().await {
         if result? == Created::Created {
-            let progress = Progress::ConfigMapCreated { name: spec.name.clone() };
+            let progress = Progress::ConfigMapCreated { name: map.config.config_map.clone() };
             listener(nodecfg_clock::now(), &progress.into());
         }
     }

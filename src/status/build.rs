@@ -18,8 +18,8 @@ use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_plan::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_plan::{
-    ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, outdated_agent,
-    pool_target, present_state,
+    ConfigMapIndex, Owner, PoolPause, Why, blocked_reason, is_adopted, membership, outdated_agent, pool_target,
+    present_state,
 };
 
 /// Desired state to compare nodes with.
@@ -190,7 +190,7 @@ fn compare_with_pool(
         if !adopted {
             status.verdict = Convergence::Waiting(Waiting::NotAssigned);
             status.drift = node.source.as_ref().zip(current).and_then(|(source, current)| {
-                foreign_assignment(source, &current.owner, managed(Some(source), observed), &pool.name)
+                foreign_assignment(source, current.other_owner.as_ref(), managed(Some(source), observed), &pool.name)
             });
             target_state = if is_paused { State::Paused } else { State::Behind };
         }
@@ -216,15 +216,14 @@ fn compare_with_pool(
 /// Drift of a node whose assignment does not belong to its pool.
 fn foreign_assignment(
     source: &ConfigSource,
-    holder: &SourceOwner,
+    other_owner: Option<&Owner>,
     map: Option<&ManagedConfigMap>,
     pool: &PoolName,
 ) -> Option<Drift> {
     let source = source.clone();
-    match holder {
-        SourceOwner::Fleet(fleet) => Some(Drift::Elsewhere { source, owner: Owner::Fleet { fleet: fleet.clone() } }),
-        SourceOwner::Unknown => Some(Drift::Elsewhere { source, owner: Owner::Unknown }),
-        SourceOwner::Us => {
+    match other_owner.cloned() {
+        Some(owner) => Some(Drift::Elsewhere { source, owner }),
+        None => {
             let other = map.and_then(|map| map.pool.as_ref()).filter(|other| *other != pool)?;
             Some(Drift::OtherPool { source, pool: other.clone() })
         }

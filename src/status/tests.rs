@@ -9,7 +9,7 @@ use super::*;
 use nodecfg_contract::error_text;
 use nodecfg_fleet::formats::parse_selector;
 use nodecfg_fleet::{Desired, Pool};
-use nodecfg_observed::{CreationTime, Node, NodeSupport, Observed};
+use nodecfg_observed::{CreationTime, Node, Observed, Obstacle};
 use nodecfg_plan::fixtures::*;
 
 pub(crate) fn at() -> Timestamp {
@@ -134,10 +134,13 @@ fn paused_pool_names_author_and_reason() {
 #[test]
 fn node_without_support_is_blocked_only_with_a_target() {
     let a = pool("a", 64, policy(1));
-    let silent = Node { support: NodeSupport::AgentSilent, ..node("a1", "a") };
+    let silent = Node { obstacle: Some(Obstacle::AgentSilent), ..node("a1", "a") };
     let observed = observed([silent]);
     let status = compared(&desired([a]), &observed, Vec::new());
-    assert_eq!((state_of(&status, "a1"), &status.nodes[0].blocked), (State::Blocked, &Some(Why::AgentSilent)));
+    assert_eq!(
+        (state_of(&status, "a1"), &status.nodes[0].blocked),
+        (State::Blocked, &Some(Why::Obstacle(Obstacle::AgentSilent)))
+    );
     assert_eq!(state_of(&build(&observed, None, Vec::new(), at()), "a1"), State::Converged);
 }
 

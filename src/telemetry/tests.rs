@@ -14,6 +14,7 @@ use super::textfile;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_fleet::hold::{Hold, HoldReason};
+use nodecfg_observed::Obstacle;
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_plan::state::State;
 use nodecfg_plan::{Owner, Why};
@@ -149,7 +150,7 @@ fn counts_the_outcomes_of_nodes() {
         (End::LeftAlone { why: Why::Converged }, Some("converged")),
         (End::LeftAlone { why: Why::Paused { order: None } }, Some("skipped")),
         (End::LeftAlone { why: Why::Deleting }, Some("skipped")),
-        (End::LeftAlone { why: Why::AgentSilent }, Some("blocked")),
+        (End::LeftAlone { why: Why::Obstacle(Obstacle::AgentSilent) }, Some("blocked")),
         (
             End::LeftAlone {
                 why: Why::Conflict { source: ConfigSource::config_map("a", "b", "kubelet"), owner: Owner::Unknown },

@@ -11,6 +11,7 @@ use nodecfg::report::progress::RunHeader;
 use nodecfg::review::{Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Review, Scope, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_observed::Obstacle;
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_plan::{ChangedField, Why};
 use nodecfg_rollout::progress::{Event, Progress};
@@ -92,7 +93,7 @@ fn end(index: usize) -> End {
             failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged },
             rolled_back: true,
         },
-        7 => End::LeftAlone { why: Why::AgentSilent },
+        7 => End::LeftAlone { why: Why::Obstacle(Obstacle::AgentSilent) },
         9 => End::Changed { to: None },
         11 => End::InFlight,
         13 => End::LeftAlone { why: Why::Deleting },

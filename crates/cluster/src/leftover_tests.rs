@@ -31,9 +31,9 @@ fn owner(node: &str, uid: &str) -> Value {
 /// The state of n1, and the assignment that planning makes for it.
 async fn assign_new(api: &Api, reader: &ClusterReader) -> Result<Option<ConfigSource>, ClusterError> {
     let (nodes, _) = reader.list_nodes().await.expect("the list is readable");
-    assert!(nodes.values().all(|node| node.name == name("n1") || node.support == NodeSupport::Follows), "{nodes:?}");
+    assert!(nodes.values().all(|node| node.name == name("n1") || node.obstacle.is_none()), "{nodes:?}");
     let n1 = &nodes[&name("n1")];
-    assert_eq!((n1.support.clone(), &n1.source, n1.status.active.as_ref()), (NodeSupport::Follows, &None, None));
+    assert_eq!((n1.obstacle.clone(), &n1.source, n1.status.active.as_ref()), (None, &None, None));
     assert!(!n1.assigned_before && !n1.is_self_assigned(), "nothing of the earlier machine counts");
     let (writer, _held) = writer(reader).await;
     writer.assign(&name("n1"), &assign(&uid_of(api, "n1"), None, Some("b"))).await
@@ -76,7 +76,7 @@ async fn node_config_of_another_node_is_left_alone_while_it_may_go_by_itself() {
     let (api, reader) = cluster(&["n1", "n2"]).await;
     create(&api, GROUP, "nodeconfigs", left_behind(&owner("n2", &uid_of(&api, "n2")), &[]));
     let observed = observe::list(&reader, None).await.expect("a list");
-    assert_eq!(observed.nodes[&name("n1")].support, NodeSupport::Outlived);
+    assert_eq!(observed.nodes[&name("n1")].obstacle, Some(Obstacle::Outlived));
     let (writer, _held) = writer(&reader).await;
     let before = node_config(&api, "n1");
     for uid in [uid_of(&api, "n1").as_str(), "another"] {

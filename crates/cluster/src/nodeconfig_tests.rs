@@ -20,7 +20,7 @@ use crate::writing::permission::Needs;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement, nodeconfig};
-use nodecfg_observed::{Drain, NodeSupport};
+use nodecfg_observed::{Drain, Obstacle};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
 
@@ -166,7 +166,7 @@ async fn first_assignment_creates_the_node_config() {
     let (api, reader) = cluster(&["n1"]).await;
     let (writer, _held) = writer(&reader).await;
     let node = reader.node(&name("n1")).await.expect("an answer").expect("a node");
-    assert_eq!((node.support, &node.source), (NodeSupport::Follows, &None));
+    assert_eq!((node.obstacle, &node.source), (None, &None));
 
     let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("created");
     assert_eq!(assigned, Some(source("a")));
@@ -239,7 +239,7 @@ async fn never_changes_the_node_config_of_another_node() {
     };
     create(&api, GROUP, "nodeconfigs", owned_by(&["n2"]));
     let node = reader.node(&n1).await.expect("an answer").expect("a node");
-    assert_eq!((node.support, &node.source), (NodeSupport::Outlived, &None));
+    assert_eq!((node.obstacle, &node.source), (Some(Obstacle::Outlived), &None));
     for from in [None, Some("old")] {
         let error = writer.assign(&n1, &assign(&uid, from, Some("a"))).await.expect_err("of another node");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
@@ -336,14 +336,14 @@ async fn lists_nodes_with_the_status_of_their_agents() {
     assert_eq!(versions.nodes, api.revision().to_string());
     assert_eq!(versions.node_configs.as_ref().map(|listed| &listed.version), Some(&api.revision().to_string()));
     let listed: Vec<_> =
-        nodes.values().map(|node| (node.source.is_some(), node.status.error(), node.support.clone())).collect();
+        nodes.values().map(|node| (node.source.is_some(), node.status.error(), node.obstacle.clone())).collect();
     assert_eq!(
         listed,
         [
-            (true, Some("e"), NodeSupport::Follows),
+            (true, Some("e"), None),
             // Just created: the agent still has time to report.
-            (true, None, NodeSupport::Follows),
-            (false, None, NodeSupport::Follows),
+            (true, None, None),
+            (false, None, None),
         ]
     );
     let (signed, _, _) = reader.list_nodes_with_signs().await.expect("a list");

@@ -12,11 +12,12 @@ use crate::connection::fake::options;
 use crate::lock;
 use crate::lock::{HeldLock, LockError, LockOptions};
 use crate::reading::binding::{Binding, BindingEvidence};
-use crate::writing::writer::{ConfigMapSpec, Created, NodeNotice};
+use crate::writing::writer::{Created, NodeNotice};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::Placement;
-use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::config_map::{PoolConfig, PoolConfigMap};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
@@ -44,17 +45,15 @@ async fn writer(reader: &ClusterReader) -> (ClusterWriter, HeldLock) {
     (ClusterWriter::new(reader.clone(), &held), held)
 }
 
-fn spec(text: &str) -> ConfigMapSpec {
-    ConfigMapSpec {
-        namespace: "kube-system".to_owned(),
-        name: "prod-gpu-x".to_owned(),
-        text: text.to_owned(),
+fn spec(text: &str) -> PoolConfigMap {
+    let (config_map, hash) = ("prod-gpu-x".to_owned(), ContentHash::of(text.as_bytes()));
+    PoolConfigMap {
+        config: PoolConfig { config_map, hash, kubelet: text.to_owned(), placement: Some(Placement::Overlay) },
+        namespace: NamespaceName::new("kube-system").expect("a name"),
         fleet: FleetName::new("prod").expect("a name"),
         pool: PoolName::new("gpu").expect("a name"),
-        content_hash: ContentHash::of(text.as_bytes()),
         commit: None,
         path: "pools/gpu/kubelet.yaml".to_owned(),
-        placement: Some(Placement::Overlay),
     }
 }
 
@@ -123,7 +122,7 @@ async fn creates_a_config_map_once() {
     assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::AlreadyThere));
     let error = writer.create_config_map(&spec("a: 2\n")).await.expect_err("other content");
     assert!(matches!(error, ClusterError::ContentMismatch { .. }), "{error}");
-    let nowhere = ConfigMapSpec { namespace: "nope".to_owned(), ..spec("a: 1\n") };
+    let nowhere = PoolConfigMap { namespace: NamespaceName::new("nope").expect("a name"), ..spec("a: 1\n") };
     let error = writer.create_config_map(&nowhere).await.expect_err("no namespace");
     assert!(matches!(&error, ClusterError::NamespaceMissing { namespace, .. } if namespace == "nope"), "{error}");
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
-use crate::names::FleetName;
+use crate::names::{CommitId, FleetName, NamespaceName, PoolName};
+use crate::{ContentHash, Placement};
 
 /// A ConfigMap with its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -58,6 +59,36 @@ impl FetchedConfigMap {
     pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
         self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)
     }
+}
+
+/// Configuration of a pool, as a ConfigMap contains it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Name of the ConfigMap that nodes are assigned: `<fleet>-<pool>-<hash>`.
+    pub config_map: String,
+    /// Hash of the content.
+    pub hash: ContentHash,
+    /// The KubeletConfiguration as canonical YAML. It may contain secrets: reports show `hash` instead.
+    pub kubelet: String,
+    /// How nodes combine it with their own. `None` in pool pointers from before this field.
+    pub placement: Option<Placement>,
+}
+
+/// ConfigMap with the configuration of a pool, as the reconciler creates it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolConfigMap {
+    /// The configuration, with the name of the ConfigMap.
+    pub config: PoolConfig,
+    /// The namespace.
+    pub namespace: NamespaceName,
+    /// Fleet of the ConfigMap.
+    pub fleet: FleetName,
+    /// Pool of the ConfigMap.
+    pub pool: PoolName,
+    /// Commit that the configuration was rendered from; `None` for files without a commit.
+    pub commit: Option<CommitId>,
+    /// Path of the pool's `kubelet.yaml` in the repository, or of its `pool.yaml` if it has no own configuration.
+    pub path: String,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config_map::FetchedConfigMap;
+use crate::config_map::{FetchedConfigMap, PoolConfig};
 use crate::labels::{COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, PLACEMENT_ANNOTATION};
 use crate::names::{FleetName, PoolName};
 use crate::{ContentHash, KUBELET_KEY, Placement};
@@ -31,22 +31,9 @@ const COMMIT_KEY: &str = "commit";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolPointer {
     /// Configuration of the pool. `None`: new nodes run their local configuration.
-    pub config: Option<PointedConfig>,
+    pub config: Option<PoolConfig>,
     /// Commit of the configuration, as the repository names it. `None` for files without a commit.
     pub commit: Option<String>,
-}
-
-/// Configuration that a pool pointer names and contains.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PointedConfig {
-    /// Name of the ConfigMap that nodes are assigned, in the namespace of the pointer.
-    pub config_map: String,
-    /// Hash of the content.
-    pub hash: ContentHash,
-    /// The KubeletConfiguration as canonical YAML.
-    pub kubelet: String,
-    /// How nodes combine it with their own. `None` in pointers from before this field.
-    pub placement: Option<Placement>,
 }
 
 /// Reason why a ConfigMap is no valid pointer of a pool.
@@ -127,7 +114,7 @@ impl PoolPointer {
         }
         let parse = |text| Placement::parse(text).ok_or(PointerError::UnknownPlacement);
         let placement = map.text(PLACEMENT_KEY).map(parse).transpose()?;
-        Ok(Self { config: Some(PointedConfig { config_map, hash, kubelet, placement }), commit })
+        Ok(Self { config: Some(PoolConfig { config_map, hash, kubelet, placement }), commit })
     }
 
     /// Reads the pointer of a pool as the reconciler writes it: also its annotations, and no other key. Agents need only the
@@ -190,7 +177,7 @@ mod tests {
     fn pointer() -> PoolPointer {
         let kubelet = "maxPods: 64\n".to_owned();
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
+        let config = PoolConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
         PoolPointer { config: Some(config), commit: Some("c".repeat(40)) }
     }
 
@@ -213,7 +200,7 @@ mod tests {
     fn reads_what_it_writes() {
         let local = PoolPointer { config: None, commit: None };
         let placed = Placement::ALL.map(|placement| PoolPointer {
-            config: pointer().config.map(|config| PointedConfig { placement: Some(placement), ..config }),
+            config: pointer().config.map(|config| PoolConfig { placement: Some(placement), ..config }),
             ..pointer()
         });
         for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local].into_iter().chain(placed) {
@@ -259,7 +246,7 @@ mod tests {
         let (fleet, pool) = names();
         let as_written = |map: &FetchedConfigMap| PoolPointer::read_as_written(map, &fleet, &pool);
         let local = PoolPointer { config: None, commit: None };
-        let replacing = pointer().config.map(|config| PointedConfig { placement: Some(Placement::Replace), ..config });
+        let replacing = pointer().config.map(|config| PoolConfig { placement: Some(Placement::Replace), ..config });
         let replacing = PoolPointer { config: replacing, ..pointer() };
         for pointer in [pointer(), replacing, PoolPointer { commit: None, ..pointer() }, local.clone()] {
             assert_eq!(as_written(&written(&pointer)), Ok(pointer));
@@ -267,7 +254,7 @@ mod tests {
         // Consistent data with another hash, as an agent accepts it.
         let kubelet = "maxPods: 65\n".to_owned();
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
+        let config = PoolConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None };
         let other = written(&PoolPointer { config: Some(config), commit: pointer().commit });
         let forged = FetchedConfigMap { annotations: written(&pointer()).annotations, ..other };
         assert!(read(&forged).is_ok());

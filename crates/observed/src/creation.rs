@@ -85,7 +85,7 @@ impl fmt::Display for Age {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NodeSupport;
+    use crate::Obstacle;
     use nodecfg_contract::names::NodeName;
     use nodecfg_contract::{ConfigSource, UnreadableField};
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn unknown_or_deleted_node_is_not_new() {
         let field = UnreadableField { field: "spec.configSource".to_owned(), reason: "x".to_owned() };
-        assert_eq!(Node { support: NodeSupport::Unreadable(field), ..created() }.new_since(), None);
+        assert_eq!(Node { obstacle: Some(Obstacle::Unreadable(field)), ..created() }.new_since(), None);
         assert_eq!(Node { deleting: true, ..created() }.new_since(), None);
     }
 

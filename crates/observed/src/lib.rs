@@ -198,8 +198,8 @@ pub struct Node {
     pub source: Option<ConfigSource>,
     /// `status.config`: actual state.
     pub status: ConfigStatus,
-    /// Whether the node follows `source`.
-    pub support: NodeSupport,
+    /// Reason why the node does not follow `source`, if there is one.
+    pub obstacle: Option<Obstacle>,
     /// Content of assignment and report. `None` for kubelets, which know ConfigMaps only by uid.
     #[serde(skip)]
     pub content: Option<NodeContent>,
@@ -236,7 +236,7 @@ impl Node {
             drain_mark: None,
             source: None,
             status: ConfigStatus::default(),
-            support: NodeSupport::KubeletSilent,
+            obstacle: Some(Obstacle::NoDynamicConfig),
             content: None,
         }
     }
@@ -244,7 +244,7 @@ impl Node {
     /// Reports whether the state of the node is unknown, because a value is unreadable.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        matches!(self.support, NodeSupport::Unreadable(_))
+        matches!(self.obstacle, Some(Obstacle::Unreadable(_)))
     }
 
     /// Reports whether the node's own agent wrote its assignment. Such a node does not prove its configuration for
@@ -289,40 +289,63 @@ impl Node {
     /// Reports whether the node follows `configSource`, as far as known.
     #[must_use]
     pub fn follows_config_source(&self) -> bool {
-        self.support == NodeSupport::Follows
+        self.obstacle.is_none()
     }
 }
 
-/// Support of a node for assignments: whether it follows its source, as far as known, or why not.
+/// Reason why a node follows no assignment, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum NodeSupport {
-    /// The node follows assignments, or has not had one that it could ignore.
-    Follows,
-    /// Kubelet without support for `configSource`.
-    KubeletUnable {
-        /// Version that the kubelet reports.
+pub enum Obstacle {
+    /// The kubelet does not support dynamic configuration.
+    Unsupported {
+        /// Version of the kubelet.
         version: KubeletVersion,
     },
-    /// Kubelet without `status.config`. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes `status.config`,
-    /// possibly empty, as soon as it starts (recorded). Without the flag it never does.
-    KubeletSilent,
-    /// Node agent that has never reported, although it had enough time.
+    /// The kubelet version supports dynamic configuration, but the kubelet reports no `status.config`. It runs
+    /// without `--dynamic-config-dir`, or has just started. With the flag, a kubelet 1.11 to 1.23 writes `status.config`,
+    /// possibly empty, as soon as it starts (recorded).
+    NoDynamicConfig,
+    /// No node agent has reported from the node, although it had enough time, so none runs there.
     AgentSilent,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
-    /// The Node or its NodeConfig has a value that nodecfg cannot read, so its state is unknown.
+    /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
     Unreadable(UnreadableField),
 }
 
-impl NodeSupport {
-    /// Support by a kubelet of this version; `reports`: whether it reports `status.config`.
+impl Obstacle {
+    /// Obstacle of a kubelet of this version; `reports`: whether it reports `status.config`.
     #[must_use]
-    pub fn of_kubelet(version: Option<KubeletVersion>, reports: bool) -> Self {
+    pub fn of_kubelet(version: Option<KubeletVersion>, reports: bool) -> Option<Self> {
         match version {
-            Some(version) if !version.has_dynamic_config() => Self::KubeletUnable { version },
-            _ if reports => Self::Follows,
-            _ => Self::KubeletSilent,
+            Some(version) if !version.has_dynamic_config() => Some(Self::Unsupported { version }),
+            _ if reports => None,
+            _ => Some(Self::NoDynamicConfig),
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    /// Formats the reason, followed by a fix where one exists.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported { version } => write!(
+                f,
+                "kubelet {version} does not support configSource: dynamic configuration needs kubelets 1.11 to 1.23"
+            ),
+            Self::NoDynamicConfig => f.write_str(
+                "the kubelet reports no status.config: it runs without --dynamic-config-dir, or has just started",
+            ),
+            Self::AgentSilent => f.write_str(
+                "no node agent has reported from the node; install the agent (`nodecfg install --agent daemonset --image \
+                 IMAGE`), or check why it does not run",
+            ),
+            Self::Outlived => f.write_str(
+                "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again after two \
+                 minutes",
+            ),
+            Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
         }
     }
 }

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Action, ChangeSet, Plan, PoolPlan, Scope, Step, WaveKind, Why};
+use super::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk;
 use kubelet_config::risk::Class;
+use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};
 use nodecfg_fleet::Desired;
@@ -169,8 +170,8 @@ impl Checker<'_> {
             skipped.extend(left.map(|left| &left.node).filter(|node| requested(pool, node)));
             let none = !pool.left_alone.is_empty() && pool.left_alone.iter().all(|left| left.why == Why::OutOfScope);
             if none && pool.waves.is_empty() {
-                let maps = self.plan.config_maps.iter().filter(|map| map.pool == pool.name);
-                outside.extend(maps.map(|map| format!("ConfigMap {}", map.name)));
+                let maps = self.plan.config_maps.iter().filter(|planned| planned.map.pool == pool.name);
+                outside.extend(maps.map(|planned| format!("ConfigMap {}", planned.map.config.config_map)));
             }
         }
         for subject in outside {
@@ -185,16 +186,19 @@ impl Checker<'_> {
     /// being deleted.
     fn config_maps(&mut self) {
         let mut names = BTreeSet::new();
-        for map in &self.plan.config_maps {
-            let subject = format_args!("ConfigMap {}", map.name);
-            self.require(names.insert(&map.name), subject, "is planned twice");
-            let name = format!("{}-{}-{}", self.plan.fleet, map.pool, map.hash.short());
-            self.require(map.name == name, subject, format_args!("is not named {name}"));
-            let hash = ContentHash::of(map.kubelet.as_bytes());
-            self.require(hash == map.hash, subject, "its content has another hash");
-            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: map.name.clone() };
+        for ConfigMapPlan { map, create } in &self.plan.config_maps {
+            let PoolConfigMap { config, namespace, fleet, pool, commit, path: _ } = map;
+            let subject = format_args!("ConfigMap {}", config.config_map);
+            self.require(names.insert(&config.config_map), subject, "is planned twice");
+            let name = format!("{fleet}-{pool}-{}", config.hash.short());
+            self.require(config.config_map == name, subject, format_args!("is not named {name}"));
+            let ours = (&self.plan.namespace, &self.plan.fleet, &self.plan.commit);
+            self.require((namespace, fleet, commit) == ours, subject, "is not of this plan");
+            let hash = ContentHash::of(config.kubelet.as_bytes());
+            self.require(hash == config.hash, subject, "its content has another hash");
+            let key = ConfigMapKey { namespace: namespace.to_string(), name };
             let existing = self.observed.contents.get(&key).and_then(Option::as_ref);
-            self.require(map.create == existing.is_none(), subject, "its creation contradicts its existence");
+            self.require(*create == existing.is_none(), subject, "its creation contradicts its existence");
             self.require(existing.is_none_or(|map| !map.deleting), subject, "is being deleted");
         }
     }
@@ -286,7 +290,11 @@ impl Checker<'_> {
             self.require(false, subject, "its target names no ConfigMap");
             return;
         };
-        let planned = self.plan.config_maps.iter().any(|planned| planned.name == map.name && planned.pool == pool.name);
+        let planned = self
+            .plan
+            .config_maps
+            .iter()
+            .any(|planned| planned.map.config.config_map == map.name && planned.map.pool == pool.name);
         self.require(planned || pool.assignments() == 0, subject, "its ConfigMap is not in the plan");
         let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
         self.require(ours, subject, "its target is in another namespace or under another key");

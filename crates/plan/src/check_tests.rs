@@ -13,7 +13,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_fleet::{Desired, NodeOrder, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness};
 
 fn target(max_pods: u32) -> ConfigSource {
     rendered("a", max_pods).source(&namespace())
@@ -230,7 +230,7 @@ fn assignment_with_the_highest_class_is_not_repeated() {
 
 #[test]
 fn adds_no_hash_to_node_that_does_not_follow_assignments() {
-    let silent = Node { support: NodeSupport::AgentSilent, ..agent(None, 64, None) };
+    let silent = Node { obstacle: Some(Obstacle::AgentSilent), ..agent(None, 64, None) };
     let plan = planned(&cluster(silent));
     assert!(plan.pools[0].left_alone[0].completion.is_none() && !plan.has_changes());
 }

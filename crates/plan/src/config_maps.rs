@@ -1,14 +1,13 @@
 //! Index of the cluster's ConfigMaps: owner and content of the ConfigMaps that nodes point at or that pools need.
 
-use nodecfg_contract::names::FleetName;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::{ConfigMapPlan, Problem};
+use super::{ConfigMapPlan, Owner, Problem};
 use crate::convergence::WantedSource;
-use crate::target::pool_placement;
+use crate::target::{pool_config, pool_placement};
 use kubelet_config::document::Document;
-use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::config_map::{FetchedConfigMap, PoolConfigMap};
 use nodecfg_contract::names::{NamespaceName, NodeName};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_fleet::{Desired, Pool, Rendered};
@@ -97,17 +96,17 @@ impl<'a> ConfigMapIndex<'a> {
             .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))
             .or_else(|| self.fetched(source).and_then(FetchedConfigMap::fleet));
         let fleet = fleet.or_else(|| self.is_named_by_us(source).then(|| self.desired.fleet.clone()));
-        let owner = match fleet {
-            Some(fleet) if fleet == self.desired.fleet => SourceOwner::Us,
-            Some(fleet) => SourceOwner::Fleet(fleet),
-            None => SourceOwner::Unknown,
+        let other_owner = match fleet {
+            Some(fleet) if fleet == self.desired.fleet => None,
+            Some(fleet) => Some(Owner::Fleet { fleet }),
+            None => Some(Owner::Unknown),
         };
         let hash = self.hash(source);
         let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
         let placement = Some(pool_placement(pool, self.observed));
         let may_override = Some(pool.policy.accept_overridden.clone());
         let current = WantedSource { source: source.clone(), hash, uid, placement, may_override };
-        CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
+        CurrentSource { other_owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
 
     /// Reports whether a ConfigMap without labels has a name that nodecfg gives to this content in this fleet, in any
@@ -170,36 +169,25 @@ impl<'a> ConfigMapIndex<'a> {
                 return Err(Problem::NotImmutable { namespace: namespace.clone(), name });
             }
         }
-        Ok(ConfigMapPlan {
-            name,
+        let map = PoolConfigMap {
+            config: pool_config(pool, rendered, self.observed),
+            namespace: namespace.clone(),
+            fleet: self.desired.fleet.clone(),
             pool: pool.name.clone(),
-            hash: rendered.hash,
-            kubelet: rendered.canonical.clone(),
+            commit: self.desired.commit.clone(),
             path: rendered.path.clone(),
-            placement: Some(pool_placement(pool, self.observed)),
-            create: existing.is_none(),
-        })
+        };
+        Ok(ConfigMapPlan { map, create: existing.is_none() })
     }
 }
 
 /// ConfigMap that a node points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentSource {
-    /// Its owner.
-    pub owner: SourceOwner,
+    /// Its owner, unless that is this fleet.
+    pub other_owner: Option<Owner>,
     /// Whether its content is the desired one.
     pub same_content: bool,
     /// The source with the hash and uid that the cluster has now.
     pub wanted: WantedSource,
-}
-
-/// Owner of the ConfigMap that a node points at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SourceOwner {
-    /// This fleet.
-    Us,
-    /// Another fleet.
-    Fleet(FleetName),
-    /// No known fleet.
-    Unknown,
 }

@@ -1,5 +1,7 @@
 //! Tests of content in assignments: NodeConfigs name it by hash, Nodes by the uid of the ConfigMap.
 
+use std::sync::Arc;
+
 use super::fixtures::{
     desired, fetched, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,
 };
@@ -11,7 +13,6 @@ use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::{Assignment, Placement, error_text};
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
 use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, Proof};
-use std::sync::Arc;
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, Placement, error_text};
-use nodecfg_observed::{ExtendedResources, Node, NodeContent, NodeSupport, Proof, Readiness};
+use nodecfg_observed::{ExtendedResources, Node, NodeContent, Obstacle, Proof, Readiness};
 
 pub mod pods;
 mod reasons;
@@ -280,7 +280,7 @@ pub fn trial(target: &Target, node: &Node) -> Option<Trial> {
 /// Progress of the configuration alone, without readiness and time.
 fn config_state(target: &Target, node: &Node) -> Convergence {
     // Before anything else: the source and the status may be the unreadable values.
-    if let NodeSupport::Unreadable(field) = &node.support {
+    if let Some(Obstacle::Unreadable(field)) = &node.obstacle {
         return Convergence::Waiting(Waiting::Unreadable(field.clone()));
     }
     // An agent that reports no placement is not known to follow one.

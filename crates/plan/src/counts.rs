@@ -41,11 +41,7 @@ impl Plan {
     /// Totals of the plan.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts {
-            create: self.config_maps.iter().filter(|map| map.create).count(),
-            unpooled: self.unpooled.len(),
-            ..Counts::default()
-        };
+        let mut counts = Counts { create: self.created().count(), unpooled: self.unpooled.len(), ..Counts::default() };
         for pool in &self.pools {
             counts.assign += pool.assignments();
             counts.await_ += pool.steps().count() - pool.assignments();

@@ -3,14 +3,14 @@
 
 use super::drains::{DrainNeed, drain_by, drain_by_other};
 use super::{Action, LeftAlone, Owner, Step, Why};
-use crate::config_maps::{CurrentSource, SourceOwner};
+use crate::config_maps::CurrentSource;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::present::is_available;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::{Assignment, ConfigSource, Placement};
 use nodecfg_fleet::{Pool, RolloutPolicy};
-use nodecfg_observed::{Node, NodeSupport, Pause, Readiness};
+use nodecfg_observed::{Node, Pause, Readiness};
 
 /// Decision on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,11 +122,11 @@ pub fn decide(
     let verdict = evaluate(rules.target, node, WaitContext::STATE_ONLY);
     // What a node omitted from its own assignment is not added beside the rollout, but by an assignment in its turn.
     let is_unverified = node.is_self_assigned() && lacks(node, rules.target);
-    if assigned && verdict == Convergence::Converged && (!is_unverified || unsupported_reason(node).is_some()) {
+    if assigned && verdict == Convergence::Converged && (!is_unverified || node.obstacle.is_some()) {
         return Decision::LeaveAlone(completed(LeftAlone::new(node, Why::Converged), node, rules));
     }
-    if let Some(why) = unsupported_reason(node) {
-        return leave(why);
+    if let Some(obstacle) = &node.obstacle {
+        return leave(Why::Obstacle(obstacle.clone()));
     }
     if let Some(why) = outdated_agent(node, rules.target) {
         return leave(why);
@@ -152,14 +152,10 @@ pub fn decide(
             return Decision::LeaveAlone(completed(left, node, rules));
         }
         from_hash = assigned_hash.or(current.wanted.hash);
-        match current.owner {
-            SourceOwner::Fleet(fleet) if !rules.take_over => {
-                return leave(Why::Conflict { source: source.clone(), owner: Owner::Fleet { fleet } });
-            }
-            SourceOwner::Unknown if !rules.take_over => {
-                return leave(Why::Conflict { source: source.clone(), owner: Owner::Unknown });
-            }
-            _ => {}
+        if let Some(owner) = current.other_owner
+            && !rules.take_over
+        {
+            return leave(Why::Conflict { source: source.clone(), owner });
         }
     }
     if rules.pause.is_paused() {
@@ -195,7 +191,7 @@ fn completed(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
         || node.is_self_assigned()
         || node.source.is_none()
         || rules.pause.is_paused()
-        || unsupported_reason(node).is_some()
+        || node.obstacle.is_some()
     {
         return left;
     }
@@ -218,7 +214,7 @@ fn completed(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
 /// program maintains it.
 #[must_use]
 pub fn blocked_reason(node: &Node) -> Option<Why> {
-    unsupported_reason(node).or_else(|| node.maintainer.map(|by| Why::Maintained { by }))
+    node.obstacle.clone().map(Why::Obstacle).or_else(|| node.maintainer.map(|by| Why::Maintained { by }))
 }
 
 /// Reason why the agent of a node would ignore the placement of a target.
@@ -226,18 +222,6 @@ pub fn blocked_reason(node: &Node) -> Option<Why> {
 pub fn outdated_agent(node: &Node, target: &Target) -> Option<Why> {
     let is_outdated = node.content.is_some_and(|content| content.lacks_placements());
     (target.placement().is_some() && is_outdated).then_some(Why::AgentOutdated)
-}
-
-/// Reason why the node follows no assignment, or is unreadable.
-fn unsupported_reason(node: &Node) -> Option<Why> {
-    match &node.support {
-        NodeSupport::Follows => None,
-        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version: *version }),
-        NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
-        NodeSupport::AgentSilent => Some(Why::AgentSilent),
-        NodeSupport::Outlived => Some(Why::Outlived),
-        NodeSupport::Unreadable(field) => Some(Why::Unreadable(field.clone())),
-    }
 }
 
 /// Reason why a rollout must not start the node in its present state.
@@ -254,5 +238,7 @@ pub fn hold_reason(node: &Node) -> Option<Why> {
 #[must_use]
 pub fn is_adopted(node: &Node, current: &CurrentSource) -> bool {
     let runs = || evaluate(&Target::Source(current.wanted.clone()), node, WaitContext::STATE_ONLY);
-    !matches!(current.owner, SourceOwner::Fleet(_)) && current.same_content && runs() == Convergence::Converged
+    !matches!(current.other_owner, Some(Owner::Fleet { .. }))
+        && current.same_content
+        && runs() == Convergence::Converged
 }

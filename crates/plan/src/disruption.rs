@@ -5,8 +5,6 @@
 //! missing or unreadable. Reports show that, but the plan is not refused, because every node starts with its local
 //! configuration. A [sample](super::sample) of the nodes may show the current content, and then refuse the plan.
 
-use crate::changes::ChangeSet;
-use crate::changes::{ChangedField, OmittedField, changed_fields, omitted_fields, returning_fields, worst};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
@@ -14,7 +12,9 @@ use super::losses::{harmful_removal, lost_fields};
 use super::returning::Returning;
 use super::start::{Start, current_configurations};
 use super::{Action, Plan, PoolPlan, Problem, Step, sample};
+use crate::changes::ChangeSet;
 use crate::changes::LostField;
+use crate::changes::{ChangedField, OmittedField, changed_fields, omitted_fields, returning_fields, worst};
 use crate::target::pool_placement;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{Class, StateFile};

@@ -13,15 +13,16 @@ use crate::{Options, Scope};
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, KUBELET_KEY, KubeletVersion, Placement};
 use nodecfg_fleet::schedule::Exclusion;
 use nodecfg_fleet::{Canary, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
 use nodecfg_observed::{
-    ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness,
+    ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness,
 };
 
 pub fn fleet() -> FleetName {
@@ -118,7 +119,7 @@ pub fn node(name: &str, pool: &str) -> Node {
         labels: Arc::new(BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())])),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
-        support: NodeSupport::Follows,
+        obstacle: None,
         ..Node::named(node_name(name))
     }
 }
@@ -141,7 +142,7 @@ pub fn in_zone(mut node: Node, zone: Option<&str>) -> Node {
 /// The node with a kubelet of this version that follows configSource.
 pub fn of_version(node: Node, version: &str) -> Node {
     let kubelet_version = KubeletVersion::parse(version);
-    Node { kubelet_version, support: NodeSupport::of_kubelet(kubelet_version, true), ..node }
+    Node { kubelet_version, obstacle: Obstacle::of_kubelet(kubelet_version, true), ..node }
 }
 
 /// The source as a kubelet reports it after accepting it.
@@ -203,7 +204,7 @@ pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
     let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
     let managed = managed(&name, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
     observed.pointers.insert(key.clone(), managed);
-    let config = PointedConfig {
+    let config = PoolConfig {
         config_map: rendered.config_map.clone(),
         hash: rendered.hash,
         kubelet: rendered.canonical.clone(),

@@ -24,15 +24,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::convergence::Target;
-use crate::state::State;
-use kubelet_config::Minor;
-use kubelet_config::capacity::Reservation;
 use kubelet_config::finding::Finding;
+use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KubeletVersion, Placement, UnreadableField};
+use nodecfg_contract::Assignment;
 use nodecfg_fleet::schedule::Schedule;
 use nodecfg_fleet::{MaxUnavailable, RolloutPolicy};
-use nodecfg_observed::{Maintainer, Node, Pause};
+use nodecfg_observed::{Node, Pause};
 
 mod addresses;
 mod changes;
@@ -105,7 +103,7 @@ pub use changes::{
     sentence as lost_sentence,
 };
 pub use check::{Violation, check, check_returning};
-pub use config_maps::{ConfigMapIndex, CurrentSource, SourceOwner};
+pub use config_maps::{ConfigMapIndex, CurrentSource};
 pub use counts::Counts;
 pub use decide::{Decision, PoolPause, blocked_reason, hold_reason, is_adopted, outdated_agent};
 pub use disruption::Disruption;
@@ -126,6 +124,7 @@ pub use selection::DoubtfulSelection;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use target::{pool_placement, pool_target};
 pub use verdicts::CLUSTER_FINDINGS;
+pub use why::{Owner, Why};
 
 /// All changes of one sync. Its serialized form is its [reviewed part](ReviewedPlan), which a [saved plan](saved)
 /// contains.
@@ -163,20 +162,9 @@ pub struct Plan {
 /// A ConfigMap that the plan assigns to nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapPlan {
-    /// Name: `<fleet>-<pool>-<hash>`.
-    pub name: String,
-    /// Pool of the ConfigMap.
-    pub pool: PoolName,
-    /// Hash of the content.
-    pub hash: ContentHash,
-    /// Content of the key `kubelet` as canonical YAML. Reports show `hash` instead, because the content may contain
-    /// secrets.
-    pub kubelet: String,
-    /// Path of the pool's `kubelet.yaml` in the repository, or of its `pool.yaml` if it has no own configuration.
-    pub path: String,
-    /// Placement that the pool requires, which the ConfigMap records if it is created.
-    pub placement: Option<Placement>,
-    /// Whether the ConfigMap must be created. Otherwise it exists with exactly this content.
+    /// The ConfigMap.
+    pub map: PoolConfigMap,
+    /// Whether it must be created. Otherwise it exists with exactly this content.
     pub create: bool,
 }
 
@@ -263,140 +251,6 @@ impl LeftAlone {
     }
 }
 
-/// Reason why a node is left unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Why {
-    /// The node runs its target.
-    Converged,
-    /// The node runs the desired content from a ConfigMap with another name, so a restart has no benefit.
-    Adopted {
-        /// Source of the node.
-        source: ConfigSource,
-    },
-    /// The pool is paused.
-    Paused {
-        /// Pause by an operator; `None` if only the policy pauses the pool.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        order: Option<Box<Pause>>,
-    },
-    /// The node points at a ConfigMap that this fleet does not manage. `--take-over` allows the change.
-    Conflict {
-        /// Source of the node.
-        source: ConfigSource,
-        /// Manager of this ConfigMap.
-        owner: Owner,
-    },
-    /// The kubelet does not support dynamic configuration.
-    Unsupported {
-        /// Version of the kubelet.
-        version: KubeletVersion,
-    },
-    /// The kubelet version supports dynamic configuration, but the kubelet reports no `status.config`. It runs
-    /// without `--dynamic-config-dir`, or has just started.
-    NoDynamicConfig,
-    /// No node agent has reported from the node, so none runs there.
-    AgentSilent,
-    /// The node agent is too old to know placements: it would ignore that of the assignment.
-    AgentOutdated,
-    /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
-    Outlived,
-    /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
-    Unreadable(UnreadableField),
-    /// Several pools of the highest priority select the node. A node can cause that: its kubelet may change most of
-    /// its own labels.
-    Contested {
-        /// The pools.
-        pools: Vec<PoolName>,
-    },
-    /// Another program drains, reboots or removes the node.
-    Maintained {
-        /// The program.
-        by: Maintainer,
-    },
-    /// Another fleet drains the node.
-    DrainedBy {
-        /// The fleet, as the mark of the drain names it.
-        fleet: FleetName,
-    },
-    /// The kubelet would not run the configuration as written: it changed since the plan was made, or has a version that its
-    /// pool does not declare.
-    WouldRefuse {
-        /// The version of the kubelet.
-        kubelet: Minor,
-        /// The first reason.
-        reason: String,
-    },
-    /// The configuration reserves more of a resource than the node has: its kubelet would not start.
-    OverReserved(Reservation),
-    /// The node is being deleted.
-    Deleting,
-    /// The node joined recently and never had a configuration. Only `verify --new-nodes-within` reports this.
-    New {
-        /// Creation time of the Node.
-        joined: Timestamp,
-    },
-    /// The request excludes the node.
-    OutOfScope,
-}
-
-impl Why {
-    /// State of the node.
-    #[must_use]
-    pub fn state(&self) -> State {
-        match self {
-            Self::Converged | Self::Adopted { .. } => State::Settled,
-            Self::Paused { .. } | Self::Deleting | Self::New { .. } | Self::OutOfScope => State::Skipped,
-            Self::Conflict { .. }
-            | Self::Unsupported { .. }
-            | Self::NoDynamicConfig
-            | Self::AgentSilent
-            | Self::AgentOutdated
-            | Self::Outlived
-            | Self::Unreadable(_)
-            | Self::Contested { .. }
-            | Self::Maintained { .. }
-            | Self::DrainedBy { .. }
-            | Self::WouldRefuse { .. }
-            | Self::OverReserved(_) => State::Blocked,
-        }
-    }
-
-    /// Reports whether the node runs the target of its pool, by the name of the target or by its content.
-    #[must_use]
-    pub const fn runs_target(&self) -> bool {
-        matches!(self, Self::Converged | Self::Adopted { .. })
-    }
-
-    /// Reports whether the reason is a state of the node that may end during a rollout.
-    #[must_use]
-    pub fn may_end(&self) -> bool {
-        matches!(
-            self,
-            Self::NoDynamicConfig | Self::AgentSilent | Self::Outlived | Self::Unreadable(_) | Self::Maintained { .. }
-        )
-    }
-
-    /// Reports whether the node cannot reach its target and an operator should know.
-    #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        self.state() == State::Blocked
-    }
-}
-
-/// Manager of a ConfigMap that does not belong to this fleet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Owner {
-    /// Another fleet of nodecfg.
-    Fleet {
-        /// Name of the fleet.
-        fleet: FleetName,
-    },
-    /// Unknown: the ConfigMap has no labels of nodecfg, or is not visible.
-    Unknown,
-}
-
 /// A node that no pool selects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -424,6 +278,11 @@ pub struct Release {
 }
 
 impl Plan {
+    /// ConfigMaps to create.
+    pub fn created(&self) -> impl Iterator<Item = &PoolConfigMap> {
+        self.config_maps.iter().filter(|planned| planned.create).map(|planned| &planned.map)
+    }
+
     /// Number of nodes of all pools that may be unavailable at once. `None`: no limit beside those of the pools.
     #[must_use]
     pub fn budget(&self) -> Option<usize> {
@@ -458,7 +317,7 @@ impl Plan {
     /// Reports whether the plan changes the cluster.
     #[must_use]
     pub fn has_changes(&self) -> bool {
-        self.config_maps.iter().any(|map| map.create)
+        self.created().next().is_some()
             || !self.releases.is_empty()
             || self.pools.iter().any(|pool| pool.pointer.is_some())
             || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.completions().next().is_some())

@@ -1,10 +1,10 @@
 //! What nodes lose by a configuration that replaces theirs and omits fields, by the table of removals. A loss that the
 //! pool does not accept (`spec.kubelet.acceptRemoved`) refuses the plan; other losses are warnings.
 
-use crate::changes::LostField;
 use std::collections::BTreeMap;
 
 use super::{PoolPlan, Problem};
+use crate::changes::LostField;
 use crate::changes::{ChangedField, OmittedField, omitted_fields};
 use kubelet_config::finding::Finding;
 use kubelet_config::removals::Removal;

@@ -1,6 +1,5 @@
 //! Construction of a plan: pool membership, decision per node, order of steps, and problems that prevent a plan.
 
-use crate::options::Options;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
@@ -20,6 +19,7 @@ use super::{
     verdicts,
 };
 use crate::convergence::Target;
+use crate::options::Options;
 use crate::options::Scope;
 use crate::present::refuses;
 use crate::target::pool_target;
@@ -94,7 +94,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let warning =
         |doubt: &DoubtfulSelection| Some(selection::warning(desired.pools.get(&doubt.pool)?, doubt, &observed.nodes));
     findings.extend(doubtful.iter().filter_map(warning));
-    config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
+    config_maps.sort_by(|a: &ConfigMapPlan, b| a.map.config.config_map.cmp(&b.map.config.config_map));
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let mut plan = Plan {

@@ -1,9 +1,9 @@
 //! Nodes that a plan may change. The budget of a pool is computed from all its nodes, in scope or not.
 
-use kubelet_config::finding::Strictness;
-use nodecfg_contract::names::NamespaceName;
 use std::collections::BTreeSet;
 
+use kubelet_config::finding::Strictness;
+use nodecfg_contract::names::NamespaceName;
 use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Nodes that a plan may change. All other nodes are left unchanged.
@@ -123,7 +123,7 @@ mod tests {
         let of_share = planned([pool("a", 64, percent(70))], &cluster, Scope::Nodes([node_name("n2")].into()));
         assert_eq!((of_share.pools[0].nodes, of_share.pools[0].budget), (3, 2));
         // No ConfigMap for a pool that is left unchanged.
-        assert_eq!(plan.config_maps.iter().map(|map| map.pool.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(plan.config_maps.iter().map(|planned| planned.map.pool.as_str()).collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]

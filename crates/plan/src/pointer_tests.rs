@@ -1,5 +1,7 @@
 //! Tests of the moves of pool pointers.
 
+use std::time::Duration;
+
 use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, on_trial, options,
     policy, pool, pool_name, rendered, replacing, source, with_config_map, with_pointer,
@@ -13,7 +15,6 @@ use nodecfg_contract::names::FleetName;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_fleet::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
-use std::time::Duration;
 
 fn repository(pool: Pool) -> Desired {
     Desired { pool_pointers: true, ..desired([pool]) }

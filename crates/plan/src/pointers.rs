@@ -7,10 +7,10 @@ use super::problem::Problem;
 use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, evidence};
 use crate::present::proves;
 use crate::problem::PointerChange;
-use crate::target::pool_placement;
+use crate::target::{pool_config, pool_placement};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::pool_pointer::{PointedConfig, PointerError, PoolPointer};
+use nodecfg_contract::pool_pointer::{PointerError, PoolPointer};
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
@@ -144,12 +144,7 @@ pub(super) fn pointer_move(
     let Some(when) = time(plan, observed) else { return Ok(None) };
     let config = match &pool.target {
         PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(PointedConfig {
-            config_map: rendered.config_map.clone(),
-            hash: rendered.hash,
-            kubelet: rendered.canonical.clone(),
-            placement: Some(pool_placement(pool, observed)),
-        }),
+        PoolTarget::Config(rendered) => Some(pool_config(pool, rendered, observed)),
     };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.
     let ours = existing.filter(|map| map.is_managed());

@@ -15,7 +15,7 @@ use crate::convergence::Target;
 use kubelet_config::risk::Class;
 use nodecfg_contract::{Placement, error_text};
 use nodecfg_fleet::{Desired, NodeOrder, Pool, PoolTarget};
-use nodecfg_observed::{Node, NodeConfigList, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, Obstacle, Readiness};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +66,7 @@ fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node 
         NodeSituation::Foreign => on(node, &source("foreign")),
         NodeSituation::TooNew => of_version(node, "v1.30.0"),
         NodeSituation::TooNewOnTarget => of_version(on(node, &new), "v1.30.0"),
-        NodeSituation::Outlived => Node { support: NodeSupport::Outlived, ..node },
+        NodeSituation::Outlived => Node { obstacle: Some(Obstacle::Outlived), ..node },
         NodeSituation::Deleting => Node { deleting: true, ..node },
     }
 }

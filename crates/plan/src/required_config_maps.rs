@@ -5,11 +5,11 @@
 //! it, or if the metadata cannot prove its content. A converged cluster needs no content but that of pool pointers, which
 //! other clients can change.
 
-use crate::target::pool_target;
 use std::collections::BTreeSet;
 
 use super::membership::membership;
 use super::pointers::required_pointer;
+use crate::target::pool_target;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};

@@ -1,10 +1,10 @@
 //! Fields that leave an overlay. They return to the values of each node's own configuration, as far as its agent reports them.
 
-use crate::changes::leaving;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
 use super::start::Start;
+use crate::changes::leaving;
 use kubelet_config::document::Document;
 use nodecfg_contract::Placement;
 use nodecfg_observed::OwnValues;

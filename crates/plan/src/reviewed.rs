@@ -10,8 +10,9 @@ use std::io::BufWriter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, ConfigMapPlan, Plan, PoolPlan};
+use super::{Action, Plan, PoolPlan};
 use kubelet_config::risk::Class;
+use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ContentHash, Placement};
 
@@ -111,7 +112,7 @@ impl From<&Plan> for ReviewedPlan {
             fleet,
             commit,
             namespace,
-            config_maps,
+            config_maps: _,
             max_unavailable,
             pools,
             unpooled: _,
@@ -121,14 +122,13 @@ impl From<&Plan> for ReviewedPlan {
             pointer_changes: _,
             findings: _,
         } = plan;
-        let created = config_maps.iter().filter(|map| map.create);
         Self {
             fleet: fleet.clone(),
             commit: commit.clone(),
             namespace: namespace.clone(),
             max_unavailable: max_unavailable.map(|limit| limit.to_string()),
             pools: pools.iter().map(|pool| (pool.name.clone(), pool.into())).collect(),
-            config_maps: created.map(|map| (map.name.clone(), map.into())).collect(),
+            config_maps: plan.created().map(|map| (map.config.config_map.clone(), map.into())).collect(),
             nodes: pools.iter().flat_map(assigned).collect(),
         }
     }
@@ -151,9 +151,9 @@ impl From<&PoolPlan> for ReviewedPool {
     }
 }
 
-impl From<&ConfigMapPlan> for ReviewedConfigMap {
-    fn from(map: &ConfigMapPlan) -> Self {
-        Self { pool: map.pool.clone(), hash: map.hash }
+impl From<&PoolConfigMap> for ReviewedConfigMap {
+    fn from(map: &PoolConfigMap) -> Self {
+        Self { pool: map.pool.clone(), hash: map.config.hash }
     }
 }
 

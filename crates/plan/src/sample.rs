@@ -6,11 +6,11 @@
 //! answer proves nothing about other nodes, and a compromised kubelet may lie. So an answer can add a refusal, and
 //! permits nothing that an unknown configuration does not permit.
 
-use crate::changes::Sample;
 use std::collections::BTreeMap;
 
 use super::start::Start;
 use super::{Action, ChangeSet, Plan};
+use crate::changes::Sample;
 use crate::changes::{ChangedField, changed_fields, leaving, returning_fields, without_risk, worst};
 use kubelet_config::document::{Document, Value};
 use kubelet_config::effective::{ConfigFile, Kubelet, effective, overlaid};

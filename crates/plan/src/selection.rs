@@ -4,16 +4,13 @@
 //! Nodes in no pool are valid by themselves, because a fleet need not manage the control plane. They are a probable
 //! mistake beside an empty pool, or if their value of [`POOL_LABEL`] is close to that of a pool.
 
-use crate::problem::NearLabel;
-use crate::problem::correct_label;
 use std::collections::{BTreeMap, BTreeSet};
-
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::Options;
 use super::membership::Membership;
 use super::problem::Problem;
+use crate::problem::NearLabel;
+use crate::problem::correct_label;
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::label_selector::LabelSelector;
@@ -22,6 +19,8 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::Node;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Maximum number of different label sets that are compared with the selectors. A node can write labels of its own.
 const MAX_LABEL_SETS: usize = 200;

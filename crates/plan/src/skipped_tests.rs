@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::{Assignment, UnreadableField};
 use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, Maintainer, ManagedConfigMap, Node, NodeSupport, Observed, Readiness};
+use nodecfg_observed::{ConfigMapKey, Maintainer, ManagedConfigMap, Node, Observed, Obstacle, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed, scope: Scope) -> Plan {
     let plan = make(desired, observed, &Options { scope: scope.clone(), ..options() }).expect("can be planned");
@@ -30,7 +30,7 @@ fn field() -> UnreadableField {
 }
 
 fn unreadable(node: Node) -> Node {
-    Node { support: NodeSupport::Unreadable(field()), ..node }
+    Node { obstacle: Some(Obstacle::Unreadable(field())), ..node }
 }
 
 /// The plan with a step for a node that it leaves unchanged.
@@ -77,7 +77,7 @@ fn unreadable_node_is_blocked_and_unavailable() {
     for attacked in [unreadable(node("n1", "a")), unreadable(on(node("n1", "a"), &target))] {
         let cluster = observed([attacked, node("n2", "a"), node("n3", "a")]);
         let plan = planned(&wanted, &cluster, Scope::Everything);
-        assert_eq!(left(&plan, 0), [("n1".to_owned(), true, Why::Unreadable(field()))]);
+        assert_eq!(left(&plan, 0), [("n1".to_owned(), true, Why::Obstacle(Obstacle::Unreadable(field())))]);
         assert_eq!((plan.counts().assign, plan.counts().blocked), (2, 1));
         let scoped = planned(&wanted, &cluster, Scope::Nodes([node_name("n2")].into()));
         assert_eq!(left(&scoped, 0)[0], ("n1".to_owned(), true, Why::OutOfScope));
@@ -85,7 +85,7 @@ fn unreadable_node_is_blocked_and_unavailable() {
     // A pool with the local configuration as target: the missing source proves nothing.
     let local = desired([Pool { target: PoolTarget::Local, ..pool("a", 64, policy(1)) }]);
     let plan = planned(&local, &observed([unreadable(node("n1", "a")), node("n2", "a")]), Scope::Everything);
-    assert_eq!(left(&plan, 0)[0], ("n1".to_owned(), true, Why::Unreadable(field())));
+    assert_eq!(left(&plan, 0)[0], ("n1".to_owned(), true, Why::Obstacle(Obstacle::Unreadable(field()))));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::{Assignment, ConfigSource, Placement, error_text};
 use nodecfg_fleet::{Desired, PoolTarget, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Obstacle, Orders, Pause, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -218,7 +218,7 @@ fn skips_unsupported_kubelets() {
         planned(&desired([pool("a", 64, policy(1))]), &observed([node]))
     };
     for version in ["v1.10.13", "v1.24.0", "v1.36.2"] {
-        assert!(matches!(why(&at(version), "n1"), Why::Unsupported { .. }), "{version}");
+        assert!(matches!(why(&at(version), "n1"), Why::Obstacle(Obstacle::Unsupported { .. })), "{version}");
     }
     for version in ["v1.11.0", "v1.23.17-eks-1"] {
         assert_eq!(at(version).pools[0].assignments(), 1, "{version}");
@@ -228,12 +228,15 @@ fn skips_unsupported_kubelets() {
 #[test]
 fn skips_nodes_that_do_not_follow_assignments() {
     // The status of a kubelet without --dynamic-config-dir: no status.config.
-    let without = Node { support: NodeSupport::KubeletSilent, ..node("n1", "a") };
+    let without = Node { obstacle: Some(Obstacle::NoDynamicConfig), ..node("n1", "a") };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
-    assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
+    assert_eq!(why(&plan, "n1"), &Why::Obstacle(Obstacle::NoDynamicConfig));
     assert_eq!(plan.counts().blocked, 1);
-    for (support, expected) in [(NodeSupport::AgentSilent, Why::AgentSilent), (NodeSupport::Outlived, Why::Outlived)] {
-        let silent = Node { support, ..without.clone() };
+    for (obstacle, expected) in [
+        (Some(Obstacle::AgentSilent), Why::Obstacle(Obstacle::AgentSilent)),
+        (Some(Obstacle::Outlived), Why::Obstacle(Obstacle::Outlived)),
+    ] {
+        let silent = Node { obstacle, ..without.clone() };
         let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([silent, node("n2", "a")]));
         assert_eq!((why(&plan, "n1"), plan.counts().blocked), (&expected, 1));
     }

@@ -1,9 +1,171 @@
-//! Texts of the reasons why a node is left unchanged.
+//! Reasons why a node is left unchanged.
 
 use std::fmt;
 
-use super::{Owner, Why};
-use nodecfg_contract::names::PoolName;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::state::State;
+use kubelet_config::Minor;
+use kubelet_config::capacity::Reservation;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_observed::{Maintainer, Obstacle, Pause};
+
+/// Reason why a node is left unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Why {
+    /// The node runs its target.
+    Converged,
+    /// The node runs the desired content from a ConfigMap with another name, so a restart has no benefit.
+    Adopted {
+        /// Source of the node.
+        source: ConfigSource,
+    },
+    /// The pool is paused.
+    Paused {
+        /// Pause by an operator; `None` if only the policy pauses the pool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Box<Pause>>,
+    },
+    /// The node points at a ConfigMap that this fleet does not manage. `--take-over` allows the change.
+    Conflict {
+        /// Source of the node.
+        source: ConfigSource,
+        /// Manager of this ConfigMap.
+        owner: Owner,
+    },
+    /// The node agent is too old to know placements: it would ignore that of the assignment.
+    AgentOutdated,
+    /// Several pools of the highest priority select the node. A node can cause that: its kubelet may change most of
+    /// its own labels.
+    Contested {
+        /// The pools.
+        pools: Vec<PoolName>,
+    },
+    /// Another program drains, reboots or removes the node.
+    Maintained {
+        /// The program.
+        by: Maintainer,
+    },
+    /// Another fleet drains the node.
+    DrainedBy {
+        /// The fleet, as the mark of the drain names it.
+        fleet: FleetName,
+    },
+    /// The kubelet would not run the configuration as written: it changed since the plan was made, or has a version that its
+    /// pool does not declare.
+    WouldRefuse {
+        /// The version of the kubelet.
+        kubelet: Minor,
+        /// The first reason.
+        reason: String,
+    },
+    /// The configuration reserves more of a resource than the node has: its kubelet would not start.
+    OverReserved(Reservation),
+    /// The node is being deleted.
+    Deleting,
+    /// The node joined recently and never had a configuration. Only `verify --new-nodes-within` reports this.
+    New {
+        /// Creation time of the Node.
+        joined: Timestamp,
+    },
+    /// The request excludes the node.
+    OutOfScope,
+    /// The node follows no assignment.
+    #[serde(untagged)]
+    Obstacle(Obstacle),
+}
+
+impl Why {
+    /// State of the node.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self {
+            Self::Converged | Self::Adopted { .. } => State::Settled,
+            Self::Paused { .. } | Self::Deleting | Self::New { .. } | Self::OutOfScope => State::Skipped,
+            Self::Conflict { .. }
+            | Self::Obstacle(_)
+            | Self::AgentOutdated
+            | Self::Contested { .. }
+            | Self::Maintained { .. }
+            | Self::DrainedBy { .. }
+            | Self::WouldRefuse { .. }
+            | Self::OverReserved(_) => State::Blocked,
+        }
+    }
+
+    /// Reports whether the node runs the target of its pool, by the name of the target or by its content.
+    #[must_use]
+    pub const fn runs_target(&self) -> bool {
+        matches!(self, Self::Converged | Self::Adopted { .. })
+    }
+
+    /// Reports whether the reason is a state of the node that may end during a rollout.
+    #[must_use]
+    pub fn may_end(&self) -> bool {
+        match self {
+            Self::Obstacle(Obstacle::Unsupported { .. }) => false,
+            Self::Obstacle(_) | Self::Maintained { .. } => true,
+            Self::Converged
+            | Self::Adopted { .. }
+            | Self::Paused { .. }
+            | Self::Conflict { .. }
+            | Self::AgentOutdated
+            | Self::Contested { .. }
+            | Self::DrainedBy { .. }
+            | Self::WouldRefuse { .. }
+            | Self::OverReserved(_)
+            | Self::Deleting
+            | Self::New { .. }
+            | Self::OutOfScope => false,
+        }
+    }
+
+    /// The reason in one or two words.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "conflict",
+            Self::Obstacle(Obstacle::Unsupported { .. } | Obstacle::NoDynamicConfig) | Self::WouldRefuse { .. } => {
+                "unsupported"
+            }
+            Self::OverReserved(_) => "too small",
+            Self::Obstacle(Obstacle::AgentSilent) => "no agent",
+            Self::AgentOutdated => "old agent",
+            Self::Obstacle(Obstacle::Unreadable(_)) => "unreadable",
+            Self::Contested { .. } => "contested",
+            Self::Maintained { .. } | Self::DrainedBy { .. } => "maintained",
+            Self::Converged
+            | Self::Adopted { .. }
+            | Self::Paused { .. }
+            | Self::Obstacle(Obstacle::Outlived)
+            | Self::Deleting
+            | Self::New { .. }
+            | Self::OutOfScope => "unchanged",
+        }
+    }
+
+    /// Reports whether the node cannot reach its target and an operator should know.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.state() == State::Blocked
+    }
+}
+
+/// Manager of a ConfigMap that does not belong to this fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Owner {
+    /// Another fleet of nodecfg.
+    Fleet {
+        /// Name of the fleet.
+        fleet: FleetName,
+    },
+    /// Unknown: the ConfigMap has no labels of nodecfg, or is not visible.
+    Unknown,
+}
 
 impl fmt::Display for Why {
     /// Formats the reason, followed by a fix where one exists.
@@ -21,10 +183,6 @@ impl fmt::Display for Why {
             Self::Conflict { source, owner: Owner::Unknown } => {
                 write!(f, "points at {source}, which nodecfg does not manage; pass --take-over to move it")
             }
-            Self::Unsupported { version } => write!(
-                f,
-                "kubelet {version} does not support configSource: dynamic configuration needs kubelets 1.11 to 1.23"
-            ),
             Self::WouldRefuse { kubelet, reason } => {
                 write!(f, "kubelet {kubelet} would not run the configuration as written: {reason}")
             }
@@ -33,20 +191,9 @@ impl fmt::Display for Why {
                 "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve {reservation}; \
                  reserve less, or move the node to another pool"
             ),
-            Self::NoDynamicConfig => f.write_str(
-                "the kubelet reports no status.config: it runs without --dynamic-config-dir, or has just started",
-            ),
-            Self::AgentSilent => f.write_str(
-                "no node agent has reported from the node; install the agent (`nodecfg install --agent daemonset --image \
-                 IMAGE`), or check why it does not run",
-            ),
             Self::AgentOutdated => f.write_str(
                 "the node reports no placement, because its agent or the definition of NodeConfigs is older than this nodecfg; \
                  upgrade both (`nodecfg install --agent daemonset --image IMAGE`)",
-            ),
-            Self::Outlived => f.write_str(
-                "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again after two \
-                 minutes",
             ),
             Self::Contested { pools } => {
                 let pools: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
@@ -61,7 +208,7 @@ impl fmt::Display for Why {
             Self::DrainedBy { fleet } => {
                 write!(f, "fleet {fleet} drains the node; run this again when it has finished")
             }
-            Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
+            Self::Obstacle(obstacle) => obstacle.fmt(f),
             Self::Deleting => f.write_str("the node is being deleted"),
             Self::New { joined } => {
                 write!(f, "new: joined at {joined:.0}, and never had its pool's configuration")

@@ -15,6 +15,7 @@ use super::signals::{Command, Input, Mode};
 use super::trials::{TrialRun, Trials};
 use crate::instant::{Instant, Now};
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_observed::Obstacle;
 use nodecfg_observed::{Age, Node};
 use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, Trial, WaitContext, Waiting, evaluate};
 use nodecfg_plan::{Plan, PoolPlan, Why};
@@ -154,8 +155,10 @@ impl Pool {
         let Some(node) = self.nodes.get(&seen.name) else { return };
         let on_target = self.target.is_assigned_to(seen) && !seen.is_unreadable();
         let left_target = node.was_on_target && !on_target && !seen.is_unreadable();
-        let may_join =
-            matches!(&node.end, None | Some((End::LeftAlone { why: Why::NoDynamicConfig | Why::Outlived }, _)));
+        let may_join = matches!(
+            &node.end,
+            None | Some((End::LeftAlone { why: Why::Obstacle(Obstacle::NoDynamicConfig | Obstacle::Outlived) }, _))
+        );
         self.update(&seen.name, |node| node.was_on_target |= on_target);
         if may_join && let Some(joined) = self.joined_recently(seen, now.time) {
             let why = Why::New { joined };

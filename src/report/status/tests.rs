@@ -6,7 +6,7 @@ use crate::status::tests::{at, compared, orders};
 use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
 use nodecfg_contract::json_document::Document;
-use nodecfg_observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
+use nodecfg_observed::{Drain, DrainMark, Node, Obstacle, Pause, Readiness};
 use nodecfg_plan::convergence::Target;
 use nodecfg_plan::fixtures::{node as bare, source as source_of, *};
 
@@ -42,7 +42,9 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
                 (1, 1) => refusing(node, &source, error_text::VALIDATE),
                 (1, 2) => Node { ready: Readiness::NotReady, ready_since: Some(since), ..node },
                 (1, 3) => Node { source: Some(source.clone()), ..bare(&host, name) },
-                (1, 4) => Node { source: None, support: NodeSupport::AgentSilent, status: Default::default(), ..node },
+                (1, 4) => {
+                    Node { source: None, obstacle: Some(Obstacle::AgentSilent), status: Default::default(), ..node }
+                }
                 (1, 5) => on(node, &source_of("made-by-hand-for-a-test")),
                 (2, 0..40) => bare(&host, name),
                 _ => Node { status_since: Some(since), ..node },

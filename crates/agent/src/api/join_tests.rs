@@ -11,9 +11,9 @@ use nodecfg_cluster::connection::fake::{Reply, replying, status};
 use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::Placement;
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::definition;
-use nodecfg_contract::pool_pointer::PointedConfig;
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 const NAMESPACE: &str = "nodecfg-system";
@@ -67,10 +67,10 @@ fn add_node(api: &Api, taints: &Value) -> String {
     node["metadata"]["uid"].as_str().expect("a uid").to_owned()
 }
 
-fn pointed() -> PointedConfig {
+fn pointed() -> PoolConfig {
     let kubelet = "maxPods: 64\n".to_owned();
     let hash = ContentHash::of(kubelet.as_bytes());
-    PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None }
+    PoolConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet, placement: None }
 }
 
 fn pointer_object(pointer: &PoolPointer) -> Value {

@@ -17,8 +17,9 @@ use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_cluster::connection::transport::{Call, Decode, Limits, Transport};
 use nodecfg_cluster::{ClusterError, Operation, Resource, Verb, WireConfigMap};
 use nodecfg_contract::Placement;
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 /// Size limit of a response, in bytes. A ConfigMap has up to 1 MiB, and JSON may double its size.
@@ -106,7 +107,7 @@ impl Target {
         let (uid, version) = (map.metadata.uid.clone(), map.metadata.resource_version.clone().unwrap_or_default());
         let refused = |error| BootError::Pointer { name: format!("{}/{name}", self.namespace), error };
         let pointer = PoolPointer::read(&map.into_fetched(), &self.fleet, &self.pool).map_err(refused)?;
-        Ok(pointer.config.map(|PointedConfig { config_map, hash, kubelet, placement }| Offer {
+        Ok(pointer.config.map(|PoolConfig { config_map, hash, kubelet, placement }| Offer {
             source: self.source(&config_map, &uid, &version),
             hash,
             kubelet,

@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, definition};
-use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
@@ -137,8 +138,7 @@ impl TestEnv {
     pub fn create_pointer(&self, kubelet: &str) -> String {
         let hash = ContentHash::of(kubelet.as_bytes());
         let config_map = format!("prod-gpu-{}", hash.short());
-        let config =
-            PointedConfig { config_map: config_map.clone(), hash, kubelet: kubelet.to_owned(), placement: None };
+        let config = PoolConfig { config_map: config_map.clone(), hash, kubelet: kubelet.to_owned(), placement: None };
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": POINTER, "namespace": NAMESPACE, "labels": {

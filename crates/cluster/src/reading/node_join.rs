@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::follow::Change;
 use nodecfg_contract::UnreadableField;
 use nodecfg_contract::names::NodeName;
-use nodecfg_observed::{Node, NodeConfigList, NodeConfigState, NodeSupport};
+use nodecfg_observed::{Node, NodeConfigList, NodeConfigState, Obstacle};
 
 /// Change of the Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +46,16 @@ pub(crate) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Times
     match (config, own) {
         _ if node.is_unreadable() => {}
         // The NodeConfig is created with the first assignment.
-        (None, _) => node.support = NodeSupport::Follows,
-        (Some(other), None) if is_leftover(node, other, now) => node.support = NodeSupport::Follows,
-        (Some(_), None) => node.support = NodeSupport::Outlived,
+        (None, _) => node.obstacle = None,
+        (Some(other), None) if is_leftover(node, other, now) => node.obstacle = None,
+        (Some(_), None) => node.obstacle = Some(Obstacle::Outlived),
         (_, Some(NodeConfigState { unreadable: Some(field), .. })) => {
-            node.support = NodeSupport::Unreadable((**field).clone());
+            node.obstacle = Some(Obstacle::Unreadable((**field).clone()));
         }
         (_, Some(NodeConfigState { status, created, .. })) => {
             let grace = SignedDuration::try_from(AGENT_START).unwrap_or_default();
             let young = created.is_some_and(|created| now.duration_since(created.timestamp()) < grace);
-            node.support = if status.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent };
+            node.obstacle = if status.is_some() || young { None } else { Some(Obstacle::AgentSilent) };
         }
     }
     node.source = own.and_then(|own| own.source.clone());
@@ -78,7 +78,7 @@ fn is_leftover(node: &Node, config: &NodeConfigState, now: Timestamp) -> bool {
 
 /// Reports whether a Node is unreadable because of this field.
 fn is_unreadable_for(node: &Node, field: &UnreadableField) -> bool {
-    matches!(&node.support, NodeSupport::Unreadable(other) if other == field)
+    matches!(&node.obstacle, Some(Obstacle::Unreadable(other)) if other == field)
 }
 
 /// Joins a Node with its entry in a list of NodeConfigs. Changes nothing with the Node binding.
@@ -104,7 +104,7 @@ impl JoinedWatch {
             // The lists are joined already. The Node itself is readable, if only its NodeConfig was not.
             let Some(field) = &config.unreadable else { continue };
             if let Some(node) = nodes.get_mut(name).filter(|node| is_unreadable_for(node, field)) {
-                node.support = NodeSupport::Follows;
+                node.obstacle = None;
             }
         }
         Self { nodes, configs }

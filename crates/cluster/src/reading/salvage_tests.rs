@@ -8,7 +8,7 @@ use crate::connection::fake::{Reply, reader};
 use crate::reading::binding::Binding;
 use crate::reading::reader::ClusterReader;
 use futures::StreamExt as _;
-use nodecfg_observed::{ListVersions, Node, NodeSupport, Readiness};
+use nodecfg_observed::{ListVersions, Node, Obstacle, Readiness};
 
 /// Placeholder of the hostile value.
 const HERE: &str = "replaced by the attack";
@@ -129,7 +129,7 @@ const BY_KUBELET: [&str; 5] = [
 async fn hostile_value_in_a_node_leaves_the_other_nodes_readable() {
     let [first, last] = ["n1", "n3"].map(|name| node(name).to_string());
     let (mut unreadable, good) = (0, listed(vec![list_of(&[first.clone(), last.clone()])], Binding::Node).await);
-    assert!(good.iter().all(|node| node.support == NodeSupport::Follows && node.ready == Readiness::Ready), "{good:?}");
+    assert!(good.iter().all(|node| node.obstacle.is_none() && node.ready == Readiness::Ready), "{good:?}");
     for (attack, text) in attacks(&node("n2"), &BY_KUBELET) {
         let nodes = listed(vec![list_of(&[first.clone(), text, last.clone()])], Binding::Node).await;
         let [before, attacked, after] = nodes.as_slice() else { panic!("{attack}: {nodes:?}") };
@@ -137,7 +137,7 @@ async fn hostile_value_in_a_node_leaves_the_other_nodes_readable() {
         assert_eq!((attacked.name.as_str(), attacked.uid.as_str()), ("n2", "uid-n2"), "{attack}");
         // The labels decide the pool, and the node must not leave its pool by an unreadable status.
         assert!(!attack.starts_with("/status") || *attacked.labels == node_labels("n2"), "{attack}: {attacked:?}");
-        if let NodeSupport::Unreadable(UnreadableField { field, reason }) = &attacked.support {
+        if let Some(Obstacle::Unreadable(UnreadableField { field, reason })) = &attacked.obstacle {
             unreadable += 1;
             let place = attack.split_once(':').map_or("", |(pointer, _)| pointer).replace('/', ".");
             assert!(
@@ -170,8 +170,8 @@ async fn hostile_value_in_a_node_config_leaves_the_other_nodes_readable() {
         let [before, attacked, after] = found.as_slice() else { panic!("{attack}: {found:?}") };
         for good in [before, after] {
             assert_eq!(
-                (&good.support, good.source.is_some(), good.status.active.is_some()),
-                (&NodeSupport::Follows, true, true),
+                (&good.obstacle, good.source.is_some(), good.status.active.is_some()),
+                (&None, true, true),
                 "{attack}"
             );
         }
@@ -207,7 +207,7 @@ async fn unreadable_node_names_its_field_and_reason() {
     let mut late = node("n1");
     late["status"]["conditions"][1]["lastHeartbeatTime"] = json!("9999-12-31T23:59:59Z");
     let nodes = listed(vec![list_of(&[late.to_string()])], Binding::Node).await;
-    let NodeSupport::Unreadable(field) = &nodes[0].support else { panic!("{nodes:?}") };
+    let Some(Obstacle::Unreadable(field)) = &nodes[0].obstacle else { panic!("{nodes:?}") };
     assert_eq!(
         field.to_string(),
         "status.conditions is unreadable: \"9999-12-31T23:59:59Z\" is not a time in the supported range"

@@ -20,7 +20,7 @@ use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion, Placement, UnreadableField};
 use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_observed::{
-    CreationTime, DrainMark, ExtendedResources, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, maintainer,
+    CreationTime, DrainMark, ExtendedResources, Maintainer, ManagedConfigMap, Node, Obstacle, Readiness, maintainer,
 };
 
 /// Labels of Nodes to keep.
@@ -259,9 +259,9 @@ impl WireNode {
             maintainer,
             drain_mark: drain_mark.map(Box::new),
             source: spec.config_source,
-            support: match self.unreadable {
-                Some(field) => NodeSupport::Unreadable(field),
-                None => NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            obstacle: match self.unreadable {
+                Some(field) => Some(Obstacle::Unreadable(field)),
+                None => Obstacle::of_kubelet(kubelet_version, status.config.is_some()),
             },
             status: status.config.unwrap_or_default(),
             content: None,

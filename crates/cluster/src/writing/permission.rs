@@ -8,13 +8,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::writer::{ConfigMapSpec, FIELD_MANAGER, config_map, probe};
+use super::writer::{FIELD_MANAGER, config_map, probe};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
 use crate::connection::transport::{Call, Whole};
 use crate::reading::binding::Binding;
 use crate::reading::reader::ClusterReader;
 use crate::reading::wire::IgnoredContent;
+use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::installation::Right;
 
 /// authorization.k8s.io/v1 SelfSubjectAccessReview.
@@ -141,13 +142,13 @@ impl ClusterReader {
         self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), right).await
     }
 
-    /// Tries out the creation of a ConfigMap by a dry run, which passes all admission and stores nothing. Without a spec,
+    /// Tries out the creation of a ConfigMap by a dry run, which passes all admission and stores nothing. Without one,
     /// the ConfigMap has only what every ConfigMap of nodecfg has. Requires the right to create ConfigMaps.
     ///
     /// # Errors
     /// [`ClusterError::NotAWriter`]; every [`ClusterError`] of a creation, except that the ConfigMap exists.
-    pub async fn try_config_map(&self, namespace: &str, spec: Option<&ConfigMapSpec>) -> Result<(), ClusterError> {
-        let body = spec.map_or_else(|| probe(namespace), config_map);
+    pub async fn try_config_map(&self, namespace: &str, map: Option<&PoolConfigMap>) -> Result<(), ClusterError> {
+        let body = map.map_or_else(|| probe(namespace), config_map);
         let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(namespace), name);
         let result = self.dry_run::<IgnoredContent>(&operation, Method::POST, "application/json", &body).await;

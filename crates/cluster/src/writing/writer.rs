@@ -19,13 +19,13 @@ use crate::connection::transport::{Call, Decode, Whole};
 use crate::lock::{HeldLock, LockView};
 use crate::reading::reader::ClusterReader;
 use crate::reading::wire::{IgnoredContent, WireConfigMap};
-use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::KUBELET_KEY;
+use nodecfg_contract::config_map::{FetchedConfigMap, PoolConfigMap};
 use nodecfg_contract::labels::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER,
     PATH_ANNOTATION, PLACEMENT_ANNOTATION,
 };
-use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::{ContentHash, KUBELET_KEY, Placement};
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 /// Name of nodecfg in managedFields.
 pub(crate) const FIELD_MANAGER: &str = "nodecfg";
@@ -37,29 +37,6 @@ const COMPONENT: &str = "nodecfg";
 const EVENT_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest message that the API server accepts, in bytes.
 const EVENT_MESSAGE_LIMIT: usize = 1024;
-
-/// ConfigMap to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigMapSpec {
-    /// The namespace.
-    pub namespace: String,
-    /// Name: `<fleet>-<pool>-<hash>`.
-    pub name: String,
-    /// Canonical configuration.
-    pub text: String,
-    /// Fleet of the ConfigMap.
-    pub fleet: FleetName,
-    /// Pool of the ConfigMap.
-    pub pool: PoolName,
-    /// Hash of the text.
-    pub content_hash: ContentHash,
-    /// Commit that the text was rendered from; unset for a working tree.
-    pub commit: Option<CommitId>,
-    /// Path of the pool's configuration in the repository.
-    pub path: String,
-    /// Placement that the plan requires of its nodes, if any.
-    pub placement: Option<Placement>,
-}
 
 /// Result of creating a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,16 +103,17 @@ impl ClusterWriter {
 
     /// Creates an immutable ConfigMap and never overwrites one. Accepts an existing ConfigMap with the same content,
     /// created by any client; other content is an error.
-    pub async fn create_config_map(&self, spec: &ConfigMapSpec) -> Result<Created, ClusterError> {
-        let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(&spec.namespace), &spec.name);
+    pub async fn create_config_map(&self, map: &PoolConfigMap) -> Result<Created, ClusterError> {
+        let (namespace, name) = (map.namespace.as_str(), &map.config.config_map);
+        let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(namespace), name);
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
-        let call = Call::new(Method::POST, uri).content("application/json", config_map(spec).to_string());
+        let call = Call::new(Method::POST, uri).content("application/json", config_map(map).to_string());
         match self.call(&operation, &call, Whole::<WireConfigMap>::new).await {
             Ok(_) => Ok(Created::Created),
             Err(error @ ClusterError::AlreadyExists { .. }) => {
                 // Missing again: another client deletes ConfigMaps. Return the first error.
-                let found = self.reader.config_map(&spec.namespace, &spec.name).await?.ok_or(error)?;
-                match difference(&found, &spec.text) {
+                let found = self.reader.config_map(namespace, name).await?.ok_or(error)?;
+                match difference(&found, &map.config.kubelet) {
                     None => Ok(Created::AlreadyThere),
                     Some(difference) => {
                         Err(ClusterError::ContentMismatch { operation: Box::new(operation), difference })
@@ -175,13 +153,14 @@ pub(crate) fn labels(fleet: &FleetName, pool: &PoolName) -> serde_json::Value {
     })
 }
 
-/// ConfigMap to create.
-pub(crate) fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
+/// The object of a ConfigMap to create.
+pub(crate) fn config_map(map: &PoolConfigMap) -> serde_json::Value {
+    let PoolConfigMap { config, namespace, fleet, pool, commit, path } = map;
     let annotations: BTreeMap<&str, String> = [
-        (CONTENT_HASH_ANNOTATION, Some(spec.content_hash.to_string())),
-        (COMMIT_ANNOTATION, spec.commit.as_ref().map(ToString::to_string)),
-        (PATH_ANNOTATION, Some(spec.path.clone())),
-        (PLACEMENT_ANNOTATION, spec.placement.map(|placement| placement.to_string())),
+        (CONTENT_HASH_ANNOTATION, Some(config.hash.to_string())),
+        (COMMIT_ANNOTATION, commit.as_ref().map(ToString::to_string)),
+        (PATH_ANNOTATION, Some(path.clone())),
+        (PLACEMENT_ANNOTATION, config.placement.map(|placement| placement.to_string())),
     ]
     .into_iter()
     .filter_map(|(key, value)| Some((key, value?)))
@@ -190,13 +169,13 @@ pub(crate) fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": spec.name,
-            "namespace": spec.namespace,
-            "labels": labels(&spec.fleet, &spec.pool),
+            "name": config.config_map,
+            "namespace": namespace.as_str(),
+            "labels": labels(fleet, pool),
             "annotations": annotations,
         },
         "immutable": true,
-        "data": {KUBELET_KEY: spec.text},
+        "data": {KUBELET_KEY: config.kubelet},
     })
 }
 

@@ -2,21 +2,27 @@
 
 use super::*;
 use kubelet_config::risk::Class;
-use nodecfg_contract::{Assignment, ConfigSource, Placement};
+use nodecfg_contract::config_map::PoolConfig;
+use nodecfg_contract::names::{CommitId, NamespaceName};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, Placement};
 
-fn spec() -> ConfigMapSpec {
-    let text = "kind: KubeletConfiguration\n".to_owned();
-    ConfigMapSpec {
-        namespace: "kube-system".to_owned(),
-        name: "prod-gpu-0123456789".to_owned(),
+fn spec() -> PoolConfigMap {
+    let text = "kind: KubeletConfiguration\n";
+    let (config_map, hash) = ("prod-gpu-0123456789".to_owned(), ContentHash::of(text.as_bytes()));
+    PoolConfigMap {
+        config: PoolConfig { config_map, hash, kubelet: text.to_owned(), placement: Some(Placement::Overlay) },
+        namespace: NamespaceName::new("kube-system").expect("a name"),
         fleet: FleetName::new("prod").expect("a name"),
         pool: PoolName::new("gpu").expect("a name"),
-        content_hash: ContentHash::of(text.as_bytes()),
         commit: Some(CommitId::new("0".repeat(40)).expect("a commit")),
         path: "pools/gpu/kubelet.yaml".to_owned(),
-        placement: Some(Placement::Overlay),
-        text,
     }
+}
+
+fn with(change: impl FnOnce(&mut PoolConfig)) -> PoolConfigMap {
+    let mut spec = spec();
+    change(&mut spec.config);
+    spec
 }
 
 #[test]
@@ -24,15 +30,15 @@ fn config_map_is_immutable_and_names_its_origin() {
     let spec = spec();
     let map = config_map(&spec);
     assert_eq!(map["immutable"], true);
-    assert_eq!(map["data"], json!({"kubelet": spec.text}));
+    assert_eq!(map["data"], json!({"kubelet": spec.config.kubelet}));
     assert_eq!(
         map["metadata"]["labels"],
         json!({"app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": "prod", "nodecfg.dev/pool": "gpu"})
     );
-    assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/content-hash"], spec.content_hash.to_string());
+    assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/content-hash"], spec.config.hash.to_string());
     assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/commit"], "0".repeat(40));
     assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/placement"], "overlay");
-    let uncommitted = config_map(&ConfigMapSpec { commit: None, ..spec });
+    let uncommitted = config_map(&PoolConfigMap { commit: None, ..spec });
     assert!(uncommitted["metadata"]["annotations"].get("nodecfg.dev/commit").is_none());
 }
 
@@ -40,16 +46,16 @@ fn config_map_is_immutable_and_names_its_origin() {
 fn accepts_only_the_same_immutable_content() {
     let spec = spec();
     let mut found = FetchedConfigMap { immutable: true, ..FetchedConfigMap::default() };
-    assert_eq!(difference(&found, &spec.text).as_deref(), Some("has no key \"kubelet\""));
-    found.data.insert("kubelet".to_owned(), spec.text.clone());
-    assert_eq!(difference(&found, &spec.text), None);
+    assert_eq!(difference(&found, &spec.config.kubelet).as_deref(), Some("has no key \"kubelet\""));
+    found.data.insert("kubelet".to_owned(), spec.config.kubelet.clone());
+    assert_eq!(difference(&found, &spec.config.kubelet), None);
     assert_eq!(difference(&found, "other").as_deref(), Some("holds another configuration"));
     let mutable = FetchedConfigMap { immutable: false, ..found.clone() };
-    assert!(difference(&mutable, &spec.text).is_some());
+    assert!(difference(&mutable, &spec.config.kubelet).is_some());
     let deleting = FetchedConfigMap { deleting: true, ..found.clone() };
-    assert_eq!(difference(&deleting, &spec.text).as_deref(), Some("is being deleted"));
+    assert_eq!(difference(&deleting, &spec.config.kubelet).as_deref(), Some("is being deleted"));
     found.data.insert("more".to_owned(), String::new());
-    assert_eq!(difference(&found, &spec.text).as_deref(), Some("holds more than the configuration"));
+    assert_eq!(difference(&found, &spec.config.kubelet).as_deref(), Some("holds more than the configuration"));
 }
 
 #[test]
@@ -77,7 +83,8 @@ mod over_the_wire {
     use crate::lock;
     use crate::lock::LockOptions;
     use crate::writing::pointer_writer::{PointerSpec, Replaced};
-    use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+    use nodecfg_contract::config_map::PoolConfig;
+    use nodecfg_contract::pool_pointer::PoolPointer;
 
     /// A writer with its lock, over a fake server that handles Leases and returns these replies to other requests.
     async fn writer(replies: Vec<Reply>) -> (ClusterWriter, HeldLock, Log) {
@@ -116,7 +123,7 @@ mod over_the_wire {
     #[tokio::test]
     async fn create_compares_an_existing_map_and_never_overwrites() {
         let same = || Reply::Json(200, config_map(&spec()));
-        let other = Reply::Json(200, config_map(&ConfigMapSpec { text: "x: 1\n".to_owned(), ..spec() }));
+        let other = Reply::Json(200, config_map(&with(|config| config.kubelet = "x: 1\n".to_owned())));
         // The retry after a lost response gets "already exists".
         let (writer, _held, log) = writer(vec![same(), Reply::Reset, exists(), same(), exists(), other]).await;
         assert_eq!(writer.create_config_map(&spec()).await, Ok(Created::Created));
@@ -133,7 +140,7 @@ mod over_the_wire {
 
     fn pointer(kubelet: &str) -> PoolPointer {
         let hash = ContentHash::of(kubelet.as_bytes());
-        let config = PointedConfig {
+        let config = PoolConfig {
             config_map: format!("prod-gpu-{}", hash.short()),
             hash,
             kubelet: kubelet.to_owned(),
@@ -285,7 +292,7 @@ mod over_the_wire {
     async fn write_under_retry_is_not_sent_again_after_the_loss_of_the_lock() {
         let map = nodecfg_observed::ManagedConfigMap {
             namespace: "kube-system".to_owned(),
-            name: spec().name,
+            name: spec().config.config_map,
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),
             fleet: None,
@@ -304,9 +311,9 @@ mod over_the_wire {
                     (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
                     (true, _) => Reply::Json(200, request.body.clone()),
                     (false, "GET") => {
-                        let text = spec().text;
+                        let text = spec().config.kubelet;
                         let name = format!("prod-gpu-{}", ContentHash::of(text.as_bytes()).short());
-                        let mut found = config_map(&ConfigMapSpec { name, ..spec() });
+                        let mut found = config_map(&with(|config| config.config_map = name));
                         found["metadata"]["uid"] = "u".into();
                         Reply::Json(200, found)
                     }

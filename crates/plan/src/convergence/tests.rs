@@ -1,11 +1,12 @@
 //! Tests of what converged means.
 
+use std::sync::Arc;
+
 use super::*;
 use nodecfg_contract::ConfigStatus;
 use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_contract::names::NodeName;
 use nodecfg_observed::NodeContent;
-use std::sync::Arc;
 
 fn spec(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, "kubelet")

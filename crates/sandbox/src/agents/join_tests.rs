@@ -11,22 +11,18 @@ use crate::{Embedded, EmbeddedOptions, nodes};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
+use nodecfg_contract::pool_pointer::PoolPointer;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "nodecfg-system";
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 64\n";
 
-fn pointed() -> PointedConfig {
+fn pointed() -> PoolConfig {
     let hash = ContentHash::of(KUBELET.as_bytes());
-    PointedConfig {
-        config_map: format!("prod-gpu-{}", hash.short()),
-        hash,
-        kubelet: KUBELET.to_owned(),
-        placement: None,
-    }
+    PoolConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet: KUBELET.to_owned(), placement: None }
 }
 
 /// Cluster without nodes, with the ConfigMap of the pool `gpu` and its pointer.

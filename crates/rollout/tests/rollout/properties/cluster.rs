@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nodecfg_contract::UnreadableField;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, error_text};
-use nodecfg_observed::{DrainMark, Node, NodeSupport, Observed, Pod, Readiness, Rejection};
+use nodecfg_observed::{DrainMark, Node, Observed, Obstacle, Pod, Readiness, Rejection};
 use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, evaluate};
 use nodecfg_plan::fixtures::{on, refusing};
 use nodecfg_plan::{Plan, PoolPlan};
@@ -179,7 +179,7 @@ impl SimCluster {
             return Some(node);
         }
         let field = UnreadableField { field: "status".to_owned(), reason: "invalid".to_owned() };
-        Some(Node { support: NodeSupport::Unreadable(field), ..Node::named(node.name) })
+        Some(Node { obstacle: Some(Obstacle::Unreadable(field)), ..Node::named(node.name) })
     }
 
     pub(super) fn change(&mut self, name: &NodeName, change: impl FnOnce(Node) -> Node) {

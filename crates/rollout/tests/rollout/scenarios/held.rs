@@ -2,7 +2,7 @@
 
 use super::*;
 use nodecfg_contract::UnreadableField;
-use nodecfg_observed::{Maintainer, NodeSupport};
+use nodecfg_observed::{Maintainer, Obstacle};
 use nodecfg_plan::Why;
 use nodecfg_plan::fixtures::canary;
 
@@ -12,7 +12,7 @@ fn field() -> UnreadableField {
 
 fn unreadable(name: &str) -> Node {
     // Nothing of it is known: neither its source nor its readiness.
-    Node { support: NodeSupport::Unreadable(field()), ready: Readiness::Unknown, ..node(name, "a") }
+    Node { obstacle: Some(Obstacle::Unreadable(field())), ready: Readiness::Unknown, ..node(name, "a") }
 }
 
 /// Asserts that n3, held beside n1 and n2 in transition, uses budget until it is released, and then converges.
@@ -47,7 +47,7 @@ fn unreadable_pending_node_takes_budget_until_it_is_readable() {
     let mut scenario = rollout(three(), policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["assign n1", "assign n2"]);
     assert!(scenario.see(unreadable("n3")).is_empty(), "an unreadable node does not start for free");
-    assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Unreadable(field()) });
+    assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Obstacle(Obstacle::Unreadable(field())) });
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((3, 2)));
     assert_released_node_ends_the_rollout(scenario);
 }
@@ -65,7 +65,7 @@ fn unreadable_pending_node_does_not_delay_the_end() {
     let mut scenario = rollout(three(), policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.send(Input::Unselected(Box::new(unreadable("n2"))));
-    assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Unreadable(field()) });
+    assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Obstacle(Obstacle::Unreadable(field())) });
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn unreadable_canary_is_replaced_before_and_regresses_after_its_start() {
     let started = scenario.conflict(unreadable("n1"));
     assert_eq!(
         (started, scenario.end("n1")),
-        (vec!["assign n2".to_owned()], End::LeftAlone { why: Why::Unreadable(field()) })
+        (vec!["assign n2".to_owned()], End::LeftAlone { why: Why::Obstacle(Obstacle::Unreadable(field())) })
     );
     // The former canary waits for the new one.
     assert!(scenario.see(node("n1", "a")).is_empty());
@@ -320,7 +320,7 @@ fn held_node_shows_the_present_reason() {
     scenario.send(Input::Start);
     scenario.see(maintained("n2"));
     scenario.see(unreadable("n2"));
-    assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Unreadable(field()) });
+    assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Obstacle(Obstacle::Unreadable(field())) });
     let held = |progress: &&Progress| matches!(progress, Progress::Held { .. });
     assert_eq!(scenario.progress().filter(held).count(), 1, "it is held since the first");
 }

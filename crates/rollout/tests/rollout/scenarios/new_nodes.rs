@@ -1,7 +1,7 @@
 //! Nodes that never had a configuration, in a run that only watches.
 
 use super::*;
-use nodecfg_observed::{CreationTime, NodeSupport};
+use nodecfg_observed::{CreationTime, Obstacle};
 use nodecfg_plan::Why;
 
 /// Accepts nodes that joined less than ten minutes ago.
@@ -82,9 +82,12 @@ fn node_with_an_earlier_configuration_is_not_new() {
 
 #[test]
 fn kubelet_that_has_just_started_is_accepted_for_a_while() {
-    let silent = |name, seconds| Node { support: NodeSupport::KubeletSilent, ..joined(name, seconds) };
+    let silent = |name, seconds| Node { obstacle: Some(Obstacle::NoDynamicConfig), ..joined(name, seconds) };
     let scenario = run(&[silent("n1", 10), silent("n2", 6000)], VERIFY);
-    assert_eq!((scenario.end("n1"), scenario.end("n2")), (new(10), End::LeftAlone { why: Why::NoDynamicConfig }));
+    assert_eq!(
+        (scenario.end("n1"), scenario.end("n2")),
+        (new(10), End::LeftAlone { why: Why::Obstacle(Obstacle::NoDynamicConfig) })
+    );
 }
 
 #[test]

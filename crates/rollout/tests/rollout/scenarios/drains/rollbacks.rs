@@ -3,7 +3,7 @@
 use super::*;
 use nodecfg_contract::UnreadableField;
 use nodecfg_fleet::NodeOrder;
-use nodecfg_observed::NodeSupport;
+use nodecfg_observed::Obstacle;
 use nodecfg_plan::fixtures::{ZONE, in_zone};
 
 fn aborted() -> Input {
@@ -63,7 +63,7 @@ fn queued_node_that_another_program_claims_stays_on_its_target() {
     let unreadable = || UnreadableField { field: "status.conditions".to_owned(), reason: "not a time".to_owned() };
     for claim in [
         |node: Node, _: UnreadableField| Node { maintainer: Some(Maintainer::Kured), ..node },
-        |node: Node, field| Node { support: NodeSupport::Unreadable(field), ready: Readiness::Unknown, ..node },
+        |node: Node, field| Node { obstacle: Some(Obstacle::Unreadable(field)), ready: Readiness::Unknown, ..node },
     ] {
         let mut scenario = soaking();
         scenario.send(aborted());
