@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::built::{Built, CheckedPool, Draft};
-use super::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
-use super::own::Placed;
-use super::render::{Layers, render};
-use super::{Desired, OwnConfig, Pool, PoolTarget, RolloutPolicy, equal_selectors, kubelet_file};
+use crate::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdicts};
 use crate::fields::Located;
 use crate::formats::{DEFAULT_FLEET, FleetSpec, NodePoolSpec, pool_order, proposals, read, report_too_many, too_short};
+use crate::own::Placed;
+use crate::render::{Layers, render};
 use crate::snapshot::{Snapshot, SnapshotFile};
+use crate::{Desired, OwnConfig, Pool, PoolTarget, RolloutPolicy, kubelet_file};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
 use kubelet_config::spelling::Proposals;
+use kubelet_config::verdict::Verdict;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -134,7 +134,7 @@ impl<'s> Files<'s> {
                 }
             }
         }
-        self.findings.extend(equal_selectors::check(&pools));
+        self.findings.extend(equal_selectors(&pools));
         let known = self.of_folders.keys().filter_map(|folder| PoolName::new(folder).ok()).collect();
         self.findings.extend(pool_order::check(&self.order, &known));
         Some(Desired {
@@ -494,6 +494,99 @@ impl<'s> Files<'s> {
             self.findings.push(finding.at(Place::whole_file(path.as_str())).help(help));
         }
     }
+}
+
+/// Result of reading a snapshot.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// Desired state; `None` if a finding is an error.
+    pub desired: Option<Desired>,
+    /// All findings, in order.
+    pub findings: Vec<Finding>,
+    /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
+    /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
+    pub checked: Vec<CheckedPool>,
+    /// Paths of the files of each folder under `pools/`: those in it, and those that its `pool.yaml` names. An invalid
+    /// `pool.yaml` names none.
+    pub files: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Usable part of a snapshot despite errors, for comparisons only.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Pools that render; `None` if the fleet has no valid name.
+    pub desired: Option<Desired>,
+    /// Pools with a valid `pool.yaml` whose configuration does not render. Their target is a meaningless placeholder.
+    pub claims: BTreeMap<PoolName, Pool>,
+    /// All errors.
+    pub errors: Vec<Finding>,
+}
+
+/// Verdicts of the kubelets on the configuration of one pool.
+#[derive(Debug, Clone)]
+pub struct CheckedPool {
+    /// Name of the pool.
+    pub name: PoolName,
+    /// Path of its `kubelet.yaml`, or of its `pool.yaml` without one.
+    pub path: String,
+    /// Whether the pool declares kubelet versions.
+    pub declared: bool,
+    /// Verdicts, oldest version first.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Built {
+    /// Keeps the result for the pools that use a file at or below one of these paths, and findings about these paths.
+    /// Also keeps errors without a place, which concern all pools.
+    #[must_use]
+    pub fn concerning(mut self, paths: &BTreeSet<String>) -> Self {
+        self.files.retain(|_, files| files.iter().any(|file| is_below(file, paths)));
+        let kept = |place: &Place| {
+            is_below(&place.file, paths) || self.files.values().any(|files| files.contains(&*place.file))
+        };
+        self.findings.retain(|finding| match &finding.place {
+            Some(place) => kept(place) || finding.related.iter().any(|(place, _)| kept(place)),
+            None => finding.severity == Severity::Error,
+        });
+        self.checked.retain(|pool| self.files.contains_key(pool.name.as_str()));
+        self.desired = None;
+        self
+    }
+}
+
+/// Reports whether a path, or a folder above it, is one of `paths`.
+fn is_below(path: &str, paths: &BTreeSet<String>) -> bool {
+    path.match_indices('/')
+        .map(|(end, _)| path.get(..end).unwrap_or_default())
+        .chain([path])
+        .any(|at| paths.contains(at))
+}
+
+/// Reports each pool that selects the same nodes with the same priority as an earlier one.
+fn equal_selectors(pools: &BTreeMap<PoolName, Pool>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
+    for pool in pools.values() {
+        let key = (pool.selector.to_string(), pool.priority);
+        match seen.get(&key) {
+            Some(first) => {
+                let message = format!(
+                    "pools {} and {} select the same nodes ({}) with the same priority",
+                    first.name, pool.name, key.0
+                );
+                let help = format!(
+                    "set spec.priority: {}; the higher pool wins a node that several select",
+                    pool.priority.saturating_add(1)
+                );
+                let finding = Finding::error("same-selector", message).at(pool.place.clone());
+                findings.push(finding.related(first.place.clone(), "the other pool").help(help));
+            }
+            None => {
+                seen.insert(key, pool);
+            }
+        }
+    }
+    findings
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@
 //! The caller passes time as a value.
 
 mod build;
-mod built;
 mod checked;
 mod desired;
 pub mod drain;
-mod equal_selectors;
 mod fields;
 pub mod formats;
 pub mod gates;
@@ -29,8 +27,7 @@ pub mod schedule;
 mod single_file;
 pub mod snapshot;
 
-pub use build::{FLEET_FILE, POOLS_FOLDER, build, draft};
-pub use built::{Built, CheckedPool, Draft};
+pub use build::{Built, CheckedPool, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
 pub use desired::*;
 pub use formats::DEFAULT_FLEET;

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
+use crate::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk;
@@ -20,14 +20,11 @@ use nodecfg_fleet::Desired;
 use nodecfg_fleet::drain::DrainMode;
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 
+mod changed_fields;
 mod evidence;
-mod left_alone;
-mod pointers;
-mod pool_changes;
-mod removals;
 
+use changed_fields::PoolChanges;
 pub use evidence::check_returning;
-use pool_changes::PoolChanges;
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -492,6 +489,52 @@ impl Checker<'_> {
             self.require(ours, subject, "would be pruned but does not belong to this fleet");
             let used = used.contains(&(&*key.namespace, &*key.name));
             self.require(!used, subject, "would be pruned while a node refers to it");
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// A node that is called available is usable, a converged one runs the target of its pool with its placement, and the
+    /// completion of a NodeConfig changes nothing that runs.
+    fn left_alone(&mut self, pool: &PoolPlan) {
+        for left in &pool.left_alone {
+            let usable = self.observed.nodes.get(&left.node).is_none_or(is_usable);
+            self.require(
+                left.unavailable || usable,
+                format_args!("node {}", left.node),
+                "is not available but called available",
+            );
+            if let Some(added) = &left.completion {
+                let node = self.observed.nodes.get(&left.node);
+                let content = node.and_then(|node| node.content).unwrap_or_default();
+                let same = node.is_some_and(|node| node.uid == added.uid && node.source == added.from);
+                let same = same && content.placement == added.from_placement;
+                let placement = pool.target.placement();
+                let placed = added.to_placement == placement.or(content.placement);
+                let to_target = added.to_hash == pool.target.hash() && placed;
+                self.require(
+                    same && added.from.is_some() && added.from == added.to && to_target,
+                    format_args!("node {}", left.node),
+                    "the completion of its NodeConfig changes more than hash and placement",
+                );
+                let kept = content.placement.is_none() || content.placement == placement;
+                let runs = placement.is_none() || content.active_placement == placement && kept;
+                self.require(
+                    content.active == pool.target.hash() && runs,
+                    format_args!("node {}", left.node),
+                    "gets the hash or the placement of what it does not run",
+                );
+            }
+            if let (Why::Converged, Some(node)) = (&left.why, self.observed.nodes.get(&left.node)) {
+                let placement = node.content.and_then(|content| content.active_placement);
+                let wanted = pool.target.placement();
+                let placed = node.content.is_none() || wanted.is_none() || placement == wanted;
+                self.require(
+                    pool.target.is_named_by(node.source.as_ref()) && placed,
+                    format_args!("node {}", left.node),
+                    "is called converged but points elsewhere",
+                );
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
 use super::losses::{harmful_removal, lost_fields};
+use super::present::{Start, current_configurations};
 use super::returning::Returning;
-use super::start::{Start, current_configurations};
 use super::{Action, Plan, PoolPlan, Problem, Step, sample};
 use crate::changes::ChangeSet;
 use crate::changes::LostField;

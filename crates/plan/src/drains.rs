@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
 use super::disruption::has_other_content;
+use super::present::{Start, current_configurations};
 use super::returning::Returning;
-use super::start::{Start, current_configurations};
 use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
 use crate::changes::{returning_fields, worst};
 use crate::target::pool_placement;

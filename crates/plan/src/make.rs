@@ -7,12 +7,12 @@ use super::decide::{Decision, PoolPause, Rules, decide};
 use super::drains::{DrainNeeds, releases};
 use super::losses::loss_warnings;
 use super::membership::{Membership, belongs, membership};
-use super::overrides::override_warnings;
 use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
-use super::reservations::PoolReservations;
+use super::verdicts::PoolReservations;
 use super::verdicts::UndeclaredKubelets;
+use super::verdicts::override_warnings;
 use super::waves::Sorter;
 use super::{
     Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption, selection,

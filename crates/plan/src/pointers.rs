@@ -1,15 +1,16 @@
 //! Moves of pool pointers, which name the configuration that new nodes start with.
 //!
 //! A pointer moves only to a configuration that nodes of its pool have run: at once if the observation proves that, or
-//! else during the rollout once the canaries have held.
+//! else during the rollout once the canaries have held. A node that assigned itself proves nothing: a compromised one can
+//! choose its own configuration and report success on it.
 
 use super::problem::Problem;
-use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, evidence};
+use super::{Action, LeftAlone, Options, Plan, PoolPlan, Step, WaveKind, Why};
 use crate::present::proves;
 use crate::problem::PointerChange;
 use crate::target::{pool_config, pool_placement};
 use nodecfg_contract::config_map::FetchedConfigMap;
-use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::{PointerError, PoolPointer};
 use nodecfg_fleet::{Desired, Pool, PoolTarget};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
@@ -167,11 +168,11 @@ fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
         let proves = observed.nodes.get(&left.node).is_some_and(proves);
         !left.unavailable && left.why.runs_target() && proves
     };
-    let may_prove = || plan.steps().any(|step| evidence::may_prove(step, observed));
+    let any_may_prove = || plan.steps().any(|step| may_prove(step, observed));
     match has_canaries {
         true => Some(PointerTime::AfterCanaries),
         false if plan.left_alone.iter().filter(runs_target).count() > wanted => Some(PointerTime::AtOnce),
-        false if wanted > 0 || !may_prove() => None,
+        false if wanted > 0 || !any_may_prove() => None,
         false => Some(PointerTime::AfterCanaries),
     }
 }
@@ -185,11 +186,23 @@ impl Plan {
             let has_run = |node: &&Node| pool.target.is_named_by(node.status.last_known_good.as_ref());
             let wanted = pool.policy.canaries().max(1);
             let is_proven = pool.target.source().is_some()
-                && evidence::of_pool(pool, observed).filter(has_run).take(wanted).count() == wanted;
+                && proving_nodes(pool, observed).filter(has_run).take(wanted).count() == wanted;
             if let Some(pointer) = pool.pointer.as_mut().filter(|_| is_proven) {
                 pointer.when = PointerTime::AtOnce;
             }
         }
         self
     }
+}
+
+/// Reports whether a step makes its node prove the target: the reconciler assigns it, or has assigned it before.
+fn may_prove(step: &Step, observed: &Observed) -> bool {
+    step.action == Action::Assign || observed.nodes.get(&step.node).is_some_and(proves)
+}
+
+/// Nodes of a pool that can prove its target. Contested nodes are not of the pool.
+fn proving_nodes<'a>(pool: &'a PoolPlan, observed: &'a Observed) -> impl Iterator<Item = &'a Node> {
+    let left = pool.left_alone.iter().filter(|left| !matches!(left.why, Why::Contested { .. }));
+    let names = pool.steps().map(|step| &step.node).chain(left.map(|left| &left.node));
+    names.filter_map(|name: &NodeName| observed.nodes.get(name)).filter(|node| proves(node))
 }

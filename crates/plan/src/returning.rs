@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
-use super::start::Start;
+use super::present::Start;
 use crate::changes::leaving;
 use kubelet_config::document::Document;
 use nodecfg_contract::Placement;

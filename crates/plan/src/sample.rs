@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::start::Start;
+use super::present::Start;
 use super::{Action, ChangeSet, Plan};
 use crate::changes::Sample;
 use crate::changes::{ChangedField, changed_fields, leaving, returning_fields, without_risk, worst};

@@ -1,18 +1,29 @@
-//! Check of a pool's configuration against the kubelets of its nodes. A configuration that a kubelet or the strict
-//! checks refuse is a problem found before any write. Other findings are warnings, for example a kubelet version
-//! without known rules.
+//! Checks of a pool's configuration against its nodes.
+//!
+//! - Kubelets: a configuration that a kubelet or the strict checks refuse is a problem found before any write. Other
+//!   findings are warnings, for example a kubelet version without known rules.
+//! - Pod addresses: `maxPods` above them is a warning.
+//! - Capacity: a kubelet does not start with reservations above it, so such a node is left unchanged. The check blocks
+//!   this node alone, because the node reports its own capacity.
+//! - Flags and later files, which the agents report: a value without effect is a warning, because the node does not
+//!   converge unless the pool accepts that.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reservations::PoolReservations;
-use super::{PoolPlan, Problem, Why, addresses};
-use kubelet_config::Minor;
+use crate::convergence::is_accepted;
+use crate::{PoolPlan, Problem, Why};
+use kubelet_config::capacity::Reservations;
+use kubelet_config::document::Node as Value;
+use kubelet_config::effective::{is_same_value, named_values};
 use kubelet_config::finding::{Finding, Severity, Strictness};
 use kubelet_config::minor::{NEWEST, OLDEST};
-use kubelet_config::verdict::assess;
+use kubelet_config::verdict::{Stage, Verdict, assess, configuration};
+use kubelet_config::{Minor, secrets};
+use nodecfg_contract::kubelet_values::{SetValue, origin};
 use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
-use nodecfg_observed::{Node, Observed};
+use nodecfg_observed::{Node, Observed, Proof};
 
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
 /// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions that the pool does
@@ -53,7 +64,7 @@ pub(super) fn check_pool(
     findings.extend(unknown_versions.iter().map(|(version, nodes)| unknown_version_warning(pool, version, nodes)));
     findings.extend(undeclared_version_warning(pool, &by_minor));
     findings.extend(PoolReservations::new(pool).warning(pool, nodes));
-    findings.extend(addresses::check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
+    findings.extend(check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
 }
 
@@ -174,4 +185,150 @@ pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
     let verdict = assess(&rendered.document, minor);
     let first = verdict.reasons().next()?;
     Some(Why::WouldRefuse { kubelet: minor, reason: first.message.clone() })
+}
+
+/// Warns if `maxPods`, set or by default, exceeds the addresses in the `spec.podCIDR` of a node: surplus pods are
+/// scheduled but get no address. This is only a warning, because some network plugins use other address ranges.
+pub(super) fn check_pod_addresses(
+    pool: &Pool,
+    rendered: &Rendered,
+    verdicts: &[Verdict],
+    nodes: &BTreeMap<Minor, Vec<&NodeName>>,
+    observed: &Observed,
+) -> Option<Finding> {
+    let mut short = Vec::new();
+    let mut minors = Vec::new();
+    let mut most = 0;
+    let mut place = None;
+    // A configuration that the kubelet cannot decode has no `maxPods`.
+    for verdict in verdicts.iter().filter(|verdict| verdict.stage != Stage::Load) {
+        let Some(names) = nodes.get(&verdict.minor) else { continue };
+        let config = configuration(&rendered.document, verdict.minor);
+        let Some(pods) = config.int("maxPods") else { continue };
+        let before = short.len();
+        short.extend(names.iter().filter_map(|name| {
+            let range = observed.nodes.get(*name)?.pod_range?;
+            (!range.fits(pods)).then_some((range, *name))
+        }));
+        if short.len() > before {
+            minors.push(verdict.minor);
+            most = pods;
+            place.get_or_insert_with(|| config.place("maxPods"));
+        }
+    }
+    // The narrowest range determines the recommended value.
+    let (range, example) = short.iter().min_by_key(|(range, name)| (range.pods(), *name))?;
+    let (has, others) = match short.len() {
+        1 => ("has", String::new()),
+        more => ("have", format!(", and {} more of its nodes,", more - 1)),
+    };
+    let message = format!(
+        "pool {}: `maxPods` is {most}, but node {example}{others} {has} addresses for at most {} pods (podCIDR /{})",
+        pool.name,
+        range.pods(),
+        range.prefix()
+    );
+    let help = format!(
+        "set maxPods to {} or less; ignore this if the network plugin does not take pod addresses from the podCIDR of \
+         the Node",
+        range.pods()
+    );
+    Some(Finding::warning("max-pods-over-addresses", message).at(place?).field("maxPods").kubelets(minors).help(help))
+}
+
+/// Reservations of one pool, by kubelet version.
+pub(super) struct PoolReservations<'a> {
+    rendered: Option<&'a Rendered>,
+    by_minor: RefCell<BTreeMap<Minor, Reservations>>,
+}
+
+impl<'a> PoolReservations<'a> {
+    pub(super) fn new(pool: &'a Pool) -> Self {
+        Self { rendered: pool.target.rendered(), by_minor: RefCell::default() }
+    }
+
+    /// Why the kubelet of this node would not start. `None` if it would, or its version is unknown.
+    pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
+        self.check(node, |reservations| reservations.exceeding(node.capacity)).map(Why::OverReserved)
+    }
+
+    fn check<T>(&self, node: &Node, check: impl FnOnce(&Reservations) -> Option<T>) -> Option<T> {
+        let (rendered, minor) = (self.rendered?, node.known_minor()?);
+        let mut by_minor = self.by_minor.borrow_mut();
+        check(by_minor.entry(minor).or_insert_with(|| Reservations::of(&rendered.document, minor)))
+    }
+
+    /// Warns if the reservations leave pods less than a tenth of a node, with the smallest such node.
+    pub(super) fn warning(&self, pool: &Pool, nodes: &[&Node]) -> Option<Finding> {
+        let tight: Vec<_> = nodes
+            .iter()
+            .filter_map(|node| {
+                let check = |all: &Reservations| Some((all.nearly_all(node.capacity)?, all.place().cloned()));
+                self.check(node, check).map(|(found, place)| (found, place, node))
+            })
+            .collect();
+        // The same resource for all nodes, so that their capacities compare.
+        let (found, place, node) =
+            tight.iter().min_by_key(|(found, _, node)| (found.resource, found.capacity, &node.name))?;
+        let others = match tight.len() {
+            1 => String::new(),
+            more => format!(", and on {} more of its nodes", more - 1),
+        };
+        let message = format!(
+            "pool {}: kubeReserved, systemReserved and evictionHard leave pods less than 10% of node {}{others}: they \
+             reserve {found}",
+            pool.name, node.name
+        );
+        let warning = Finding::warning("reservations-near-capacity", message)
+            .kubelets(node.known_minor().into_iter().collect::<Vec<_>>())
+            .help("reserve less, or put smaller nodes into a pool of their own");
+        Some(warning.at(place.clone().unwrap_or_else(|| pool.place.clone())))
+    }
+}
+
+/// Warns of the values that something overrides on these nodes, which the plan assigns.
+pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a Node>) -> Vec<Finding> {
+    let PoolTarget::Config(rendered) = &pool.target else { return Vec::new() };
+    let mut found: BTreeMap<&SetValue, Vec<&Node>> = BTreeMap::new();
+    for node in nodes {
+        let Some(Proof::Known { above, .. }) = node.proof.as_deref() else { continue };
+        for set in above.iter().filter(|set| !is_accepted(&set.field, &pool.policy.accept_overridden)) {
+            found.entry(set).or_default().push(node);
+        }
+    }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let newest = found.values().flatten().filter_map(|node| node.known_minor()).max();
+    let values = named_values(&rendered.document, newest.unwrap_or(NEWEST));
+    let warning = |(set, nodes): (&SetValue, Vec<&Node>)| {
+        let value = values.get(&set.field)?;
+        is_other(value, set).then(|| warning(pool, value, set, &nodes))
+    };
+    found.into_iter().filter_map(warning).collect()
+}
+
+/// Reports whether the configuration has another value than the one that is set.
+fn is_other(value: &Value, set: &SetValue) -> bool {
+    let running = serde_json::from_str(&set.value);
+    !running.is_ok_and(|running| is_same_value(&value.to_json(), &running))
+}
+
+fn warning(pool: &Pool, value: &Value, set: &SetValue, nodes: &[&Node]) -> Finding {
+    let SetValue { field, value: running, by } = set;
+    let example = nodes.first().map(|node| node.name.as_str()).unwrap_or_default();
+    let on = match nodes.len() {
+        1 => format!("node {example}"),
+        more => format!("{more} nodes, such as {example}"),
+    };
+    let message = format!(
+        "pool {}: {field}: {} has no effect on {on}: {} sets {running}",
+        pool.name,
+        secrets::redacted(field, &value.to_json().to_string()),
+        origin(by)
+    );
+    Finding::warning("value-overridden", message)
+        .at(value.place.clone())
+        .field(field)
+        .help(format!("remove {} from the nodes, or accept it: spec.kubelet.acceptOverridden: [{field}]", origin(by)))
 }

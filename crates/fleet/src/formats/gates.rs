@@ -7,10 +7,9 @@ use serde_json::json;
 
 use crate::RolloutPolicy;
 use crate::fields::{At, Fields, Located, Map, ReadField, bad_value, choices, dns_label_schema, map};
-use crate::gates::wanted::{parse_condition, parse_json_path_value};
 use crate::gates::{
     Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
-    Wanted,
+    Wanted, parse_condition, parse_json_path_value,
 };
 use kubelet_config::document::Node;
 use kubelet_config::finding::{Finding, Place};

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{Answer, GateState, KnownSeries, Series, judge};
 use nodecfg_contract::names::{GateName, NamespaceName};
 use nodecfg_fleet::gates::json_path::JsonPath;
-use nodecfg_fleet::gates::wanted::{parse_condition, parse_json_path_value};
 use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+use nodecfg_fleet::gates::{parse_condition, parse_json_path_value};
 
 fn prometheus(baseline: Baseline) -> Gate {
     let query = PrometheusQuery { query: "errors > 1".to_owned(), present: "errors".to_owned() };
