@@ -76,11 +76,7 @@ mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]
-mod foretold;
-#[cfg(test)]
 mod pointer_tests;
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod returning_tests;
 #[cfg(test)]

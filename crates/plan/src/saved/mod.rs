@@ -14,8 +14,6 @@ use nodecfg_contract::names::{NamespaceName, PoolName};
 use nodecfg_fleet::formats::schema;
 
 mod differences;
-#[cfg(test)]
-mod properties;
 mod read;
 #[cfg(test)]
 mod scenarios;

@@ -3,14 +3,20 @@
 
 use proptest::prelude::*;
 
-use super::scenarios::example;
-use super::*;
-use crate::properties::{clusters, plan};
+use super::plans::{clusters, plan};
+use nodecfg_plan::Plan;
+use nodecfg_plan::fixtures::{desired, node, observed, policy, pool};
+use nodecfg_plan::saved::{ClusterIdentity, FreshPlan, SavedOptions, SavedPlan, read};
 
 fn save(plan: &Plan) -> SavedPlan {
     let cluster = ClusterIdentity { uid: "uid".to_owned(), server: "https://here".to_owned() };
     let options = SavedOptions { take_over: false, allow_empty: true, lenient: false, namespace: None, binding: None };
     SavedPlan::of(plan, cluster, "node", options)
+}
+
+/// A plan with one pool and two nodes to assign.
+fn example() -> SavedPlan {
+    save(&plan(&desired([pool("a", 64, policy(1))]), &observed([node("n1", "a"), node("n2", "a")])))
 }
 
 proptest! {

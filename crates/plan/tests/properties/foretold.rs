@@ -7,9 +7,6 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use super::change_fixtures::{planned, wants};
-use super::fixtures::{fetched, namespace, node, observed, on, rendered_of, replacing, with_config_map};
-use super::{ChangedField, Plan};
 use kubelet_config::document::{Document, Node as Value, path_of};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, effective, overlaid};
 use kubelet_config::minor::NEWEST_RELEASED;
@@ -17,6 +14,9 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::{KubeletVersion, Placement};
 use nodecfg_fleet::{Pool, PoolTarget};
 use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, OwnValues, Readiness, RunningConfig};
+use nodecfg_plan::change_fixtures::{planned, wants};
+use nodecfg_plan::fixtures::{fetched, namespace, node, observed, on, rendered_of, replacing, with_config_map};
+use nodecfg_plan::{ChangedField, Plan};
 
 /// Fields with values that every kubelet accepts in any combination.
 const FIELDS: [(&str, &[&str]); 11] = [

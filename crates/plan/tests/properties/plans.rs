@@ -6,16 +6,16 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::fixtures::{
-    ZONE, canary, desired, fetched, in_zone, namespace, node, node_name, observed, of_version, on, options, policy,
-    pool, refusing, rendered, source, with_config_map,
-};
-use super::{Action, Plan, Scope, Why, check, check_returning, make};
-use crate::convergence::Target;
 use kubelet_config::risk::Class;
 use nodecfg_contract::{Placement, error_text};
 use nodecfg_fleet::{Desired, NodeOrder, Pool, PoolTarget};
 use nodecfg_observed::{Node, NodeConfigList, NodeContent, Observed, Obstacle, Readiness};
+use nodecfg_plan::convergence::Target;
+use nodecfg_plan::fixtures::{
+    ZONE, canary, desired, fetched, in_zone, namespace, node, node_name, observed, of_version, on, options, policy,
+    pool, refusing, rendered, source, with_config_map,
+};
+use nodecfg_plan::{Action, Options, Plan, Scope, Why, check, check_returning, make};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]
@@ -131,7 +131,7 @@ prop_compose! {
 }
 
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> Plan {
-    let options = super::Options { allow_empty: true, ..options() };
+    let options = Options { allow_empty: true, ..options() };
     make(desired, observed, &options).expect("these clusters can be planned")
 }
 
@@ -234,7 +234,7 @@ proptest! {
     ) {
         let nodes = chosen.into_iter().map(|index| node_name(&format!("n{index:03}"))).collect();
         let scope = Scope::Nodes(nodes);
-        let options = super::Options { allow_empty: true, scope: scope.clone(), ..options() };
+        let options = Options { allow_empty: true, scope: scope.clone(), ..options() };
         let narrow = make(&desired, &observed, &options).expect("these clusters can be planned");
         prop_assert_eq!(check(&narrow, &desired, &observed, &scope), vec![]);
         let assigned = |plan: &Plan| {

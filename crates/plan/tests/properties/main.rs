@@ -1,0 +1,5 @@
+//! Property tests of planning, through what the crate exports.
+
+mod foretold;
+mod plans;
+mod saved;
