@@ -45,7 +45,7 @@ impl ChangeSet {
 
     /// Reports whether the current content is known only of sampled nodes.
     #[must_use]
-    pub fn is_sampled(&self) -> bool {
+    pub(crate) fn is_sampled(&self) -> bool {
         self.sample.is_some_and(|sample| sample.read > 0)
     }
 }

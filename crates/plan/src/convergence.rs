@@ -399,7 +399,7 @@ pub enum Waiting {
 impl Waiting {
     /// The wait for an extended resource.
     #[must_use]
-    pub fn resource_missing(missing: MissingResource) -> Self {
+    pub(crate) fn resource_missing(missing: MissingResource) -> Self {
         let MissingResource { name: resource, present, before } = missing;
         Self::ResourceMissing { resource, present, before }
     }

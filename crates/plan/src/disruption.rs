@@ -89,7 +89,7 @@ impl PoolPlan {
     /// The effect without samples: the risk is unknown for all nodes whose current content is. Unlike samples, it does
     /// not depend on the rights of the user and the answers of kubelets.
     #[must_use]
-    pub fn disruption_without_samples(&self) -> Disruption {
+    pub(crate) fn disruption_without_samples(&self) -> Disruption {
         // Without an answer, the risk of a merged configuration may be unknown, too.
         let is_merged = |set: &ChangeSet| set.merged || set.placement == Some(Placement::Overlay);
         let (sampled, known): (Vec<&ChangeSet>, Vec<&ChangeSet>) =

@@ -112,7 +112,7 @@ pub use reviewed::{PlanId, ReviewedPlan};
 pub use sample::nodes_to_sample;
 pub use selection::DoubtfulSelection;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
-pub use target::{pool_placement, pool_target};
+pub use target::pool_target;
 pub use verdicts::CLUSTER_FINDINGS;
 pub use why::{Owner, Why};
 

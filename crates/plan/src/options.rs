@@ -42,7 +42,7 @@ impl Scope {
 
     /// Reports whether all nodes of a pool are in scope.
     #[must_use]
-    pub fn includes_pool(&self, pool: &PoolName) -> bool {
+    pub(crate) fn includes_pool(&self, pool: &PoolName) -> bool {
         match self {
             Self::Everything => true,
             Self::Pools(pools) => pools.contains(pool),

@@ -9,7 +9,7 @@ use nodecfg_observed::{ConfigMapKey, Observed};
 
 /// How the nodes of a pool must combine its configuration with their own.
 #[must_use]
-pub fn pool_placement(pool: &Pool, observed: &Observed) -> Placement {
+pub(crate) fn pool_placement(pool: &Pool, observed: &Observed) -> Placement {
     pool.placement.unwrap_or_else(|| observed.default_placement())
 }
 

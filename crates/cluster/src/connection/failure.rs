@@ -80,7 +80,7 @@ impl Status {
     }
 
     /// The Status with short texts that contain no control characters.
-    pub fn sanitized(self) -> Self {
+    pub(crate) fn sanitized(self) -> Self {
         let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
         let cause = |cause: Cause| Cause { reason: cause.reason.map(short), message: cause.message.map(short) };
         let clean = |details: Details| Details {
@@ -99,7 +99,7 @@ impl Status {
 
 impl AttemptError {
     /// Classifies an error of the client stack. Only the connector's error kind proves that no connection was made.
-    pub fn of_client(error: kube::Error) -> Self {
+    pub(crate) fn of_client(error: kube::Error) -> Self {
         let chain = || std::iter::successors(Some(&error as &(dyn StdError + 'static)), |&e| e.source());
         if let Some(auth) = chain().find_map(|e| e.downcast_ref::<AuthError>()) {
             return Self::Credentials(describe_auth(auth));
@@ -151,7 +151,7 @@ impl AttemptError {
     }
 
     /// Error of an operation whose failure is final.
-    pub fn into_error(self, operation: &Operation, server: &str) -> ClusterError {
+    pub(crate) fn into_error(self, operation: &Operation, server: &str) -> ClusterError {
         let operation = Box::new(operation.clone());
         let server = server.to_owned();
         match self {
@@ -234,7 +234,7 @@ fn refused_writer(message: &str) -> Option<(String, String)> {
     Some((policy.to_owned(), user.to_owned()))
 }
 
-pub fn describe_auth(error: &AuthError) -> String {
+pub(crate) fn describe_auth(error: &AuthError) -> String {
     match error {
         // The error's own text quotes the whole output of the plugin, which contains the token.
         AuthError::AuthExecRun { out, .. } => {

@@ -56,7 +56,7 @@ impl Call {
     /// Marks a request that a kubelet answers, through the API server's proxy. Its clock says nothing about that of the API
     /// server.
     #[must_use]
-    pub fn proxied(mut self) -> Self {
+    pub(crate) fn proxied(mut self) -> Self {
         self.is_proxied = true;
         self
     }
@@ -89,9 +89,9 @@ impl Call {
 }
 
 /// Limit of the bytes of one object in a response. etcd stores up to 1.5 MiB by default, as Protobuf.
-pub const LARGEST_OBJECT: usize = 16 << 20;
+pub(crate) const LARGEST_OBJECT: usize = 16 << 20;
 /// Limit of the objects of a list. Kubernetes supports 5,000 nodes and 150,000 pods.
-pub const MOST_OBJECTS: usize = 500_000;
+pub(crate) const MOST_OBJECTS: usize = 500_000;
 
 /// Appends the next bytes of an object.
 ///
@@ -255,7 +255,7 @@ impl Transport {
     ///
     /// # Errors
     /// The error of `permit`, and those of [`call`](Self::call).
-    pub async fn call_while<D: Decode>(
+    pub(crate) async fn call_while<D: Decode>(
         &self,
         operation: &Operation,
         call: &Call,
@@ -270,7 +270,7 @@ impl Transport {
     ///
     /// # Errors
     /// The error of `permit`, and those of [`call`](Self::call).
-    pub async fn call_unless<D: Decode>(
+    pub(crate) async fn call_unless<D: Decode>(
         &self,
         operation: &Operation,
         call: &Call,
@@ -385,7 +385,7 @@ impl Transport {
     }
 
     /// Marks a request as being retried. Logs the first such request, and the end of the last one.
-    pub fn retry_guard(&self, operation: &Operation, failure: &AttemptError) -> RetryGuard {
+    pub(crate) fn retry_guard(&self, operation: &Operation, failure: &AttemptError) -> RetryGuard {
         if self.shared.retrying.fetch_add(1, Ordering::AcqRel) == 0 {
             tracing::warn!("cannot {operation} yet: {}; trying again", failure.summary());
         }

@@ -107,7 +107,7 @@ impl LeaseView {
     /// True when the expiry has passed by the holder's clock. A Lease without a renewal time or a duration counts as
     /// expired.
     #[must_use]
-    pub fn seems_expired(&self, now: Timestamp) -> bool {
+    pub(crate) fn seems_expired(&self, now: Timestamp) -> bool {
         self.expires().is_none_or(|expires| now > expires)
     }
 }

@@ -276,7 +276,7 @@ pub struct WireMetadata {
 }
 
 impl WireMetadata {
-    pub fn into_managed(self) -> ManagedConfigMap {
+    pub(crate) fn into_managed(self) -> ManagedConfigMap {
         let meta = self.metadata;
         let mut labels = meta.labels.unwrap_or_default();
         let mut annotations = meta.annotations.unwrap_or_default();

@@ -42,7 +42,7 @@ pub const GROUP: &str = "nodecfg.dev";
 /// `kind` of `nodecfg.yaml`.
 pub const FLEET: &str = "Fleet";
 /// `kind` of `pool.yaml`.
-pub const NODE_POOL: &str = "NodePool";
+pub(crate) const NODE_POOL: &str = "NodePool";
 /// Name of the fleet without a `nodecfg.yaml`.
 pub const DEFAULT_FLEET: &str = "default";
 

@@ -17,11 +17,11 @@ use serde::Serialize;
 pub mod json_path;
 
 /// Limit of the gates of one pool.
-pub const MAX_GATES: usize = 50;
+pub(crate) const MAX_GATES: usize = 50;
 /// Limit of the length of a query, in characters.
-pub const MAX_QUERY: usize = 4096;
+pub(crate) const MAX_QUERY: usize = 4096;
 /// Limit of the length of a JSONPath with its value, in characters.
-pub const MAX_JSON_PATH: usize = 512;
+pub(crate) const MAX_JSON_PATH: usize = 512;
 /// Default of [`Gate::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(10 * 60);
 

@@ -114,7 +114,7 @@ type Span = (Timestamp, Timestamp);
 impl Schedule {
     /// Reports whether the schedule is never closed.
     #[must_use]
-    pub fn is_always_open(&self) -> bool {
+    pub(crate) fn is_always_open(&self) -> bool {
         self.windows.is_empty() && self.exclusions.is_empty()
     }
 
