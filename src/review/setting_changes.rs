@@ -1,11 +1,10 @@
 //! Compares the settings of a pool and of the fleet between two revisions, apart from the kubelet configuration.
 
 use super::{Scope, Setting};
-use kubelet_config::duration;
-use nodecfg_contract::names::PoolName;
-use nodecfg_fleet::{Canary, Desired, Pool, RolloutPolicy};
+use nodecfg_fleet::settings::{POLICY_SETTINGS, canary};
+use nodecfg_fleet::{Desired, Pool, RolloutPolicy};
 
-/// A setting of a pool.
+/// A setting of a pool apart from its policy.
 struct PoolSetting {
     path: &'static str,
     meaning: &'static str,
@@ -13,7 +12,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 21] = [
+const SETTINGS: [PoolSetting; 6] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -50,113 +49,27 @@ const SETTINGS: [PoolSetting; 21] = [
         affects_membership: false,
         read: |pool| pool.own.as_ref().map_or_else(String::new, |own| own.path.clone()),
     },
-    PoolSetting {
-        path: "spec.rollout.maxUnavailable",
-        meaning: "how many nodes may be unavailable at once",
-        affects_membership: false,
-        read: |pool| pool.policy.max_unavailable.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.canary",
-        meaning: "the nodes that go first, and their soak time",
-        affects_membership: false,
-        read: |pool| pool.policy.canary.map(canary).unwrap_or_default(),
-    },
-    PoolSetting {
-        path: "spec.rollout.maxFailures",
-        meaning: "failed nodes before the rollout stops",
-        affects_membership: false,
-        read: |pool| pool.policy.max_failures.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.convergenceTimeout",
-        meaning: "how long a node may take",
-        affects_membership: false,
-        read: |pool| duration::format(pool.policy.convergence_timeout),
-    },
-    PoolSetting {
-        path: "spec.rollout.paused",
-        meaning: "whether the pool is paused",
-        affects_membership: false,
-        read: |pool| pool.policy.paused.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.allowDisruption",
-        meaning: "the worst allowed disruption of running pods",
-        affects_membership: false,
-        read: |pool| pool.policy.allow_disruption.to_string(),
-    },
-    PoolSetting {
-        path: "spec.kubelet.acceptRemoved",
-        meaning: "the fields that nodes may lose although that harms them",
-        affects_membership: false,
-        read: |pool| pool.policy.accept_removed.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
-    },
-    PoolSetting {
-        path: "spec.kubelet.acceptOverridden",
-        meaning: "the fields that something else may set",
-        affects_membership: false,
-        read: |pool| pool.policy.accept_overridden.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
-    },
-    PoolSetting {
-        path: "spec.rollout.drain",
-        meaning: "how nodes are drained for changes that need it",
-        affects_membership: false,
-        read: |pool| pool.policy.drain.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.windows",
-        meaning: "when nodes may start",
-        affects_membership: false,
-        read: |pool| pool.policy.schedule.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.order",
-        meaning: "the order of the nodes",
-        affects_membership: false,
-        read: |pool| pool.policy.order.as_ref().map_or_else(String::new, ToString::to_string),
-    },
-    PoolSetting {
-        path: "spec.rollout.after",
-        meaning: "the pools that go first",
-        affects_membership: false,
-        read: |pool| pool.policy.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", "),
-    },
-    PoolSetting {
-        path: "spec.rollout.gates",
-        meaning: "what must hold outside of the nodes before the next one starts",
-        affects_membership: false,
-        read: |pool| pool.policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    },
-    PoolSetting {
-        path: "spec.rollout.rollbackOnGateFailure",
-        meaning: "whether assigned nodes are rolled back if a gate stops the rollout",
-        affects_membership: false,
-        read: |pool| pool.policy.rollback_on_gate_failure.to_string(),
-    },
-    PoolSetting {
-        path: "spec.rollout.checkPods",
-        meaning: "whether the pods of changed nodes must be back",
-        affects_membership: false,
-        read: |pool| pool.policy.check_pods.to_string(),
-    },
 ];
 
 /// The changed settings. For a new or removed pool: the selector and all settings with other values than the default.
 pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
-    let change = |setting: &PoolSetting| {
-        let value = |pool: Option<&Pool>| pool.map(setting.read).filter(|value| !value.is_empty());
+    let change = |path: &'static str, meaning: &'static str, read: &dyn Fn(&Pool) -> String| {
+        let value = |pool: Option<&Pool>| pool.map(read).filter(|value| !value.is_empty());
         let (old_value, new_value) = (value(old), value(new));
         let differs = match (old, new) {
             (Some(_), Some(_)) => old_value != new_value,
             (Some(pool), None) | (None, Some(pool)) => {
-                setting.path == "spec.nodeSelector" || (setting.read)(pool) != (setting.read)(&with_defaults(pool))
+                path == "spec.nodeSelector" || read(pool) != read(&with_defaults(pool))
             }
             (None, None) => false,
         };
-        differs.then_some(Setting { path: setting.path, old: old_value, new: new_value, meaning: setting.meaning })
+        differs.then_some(Setting { path, old: old_value, new: new_value, meaning })
     };
-    SETTINGS.iter().filter_map(change).collect()
+    let of_pool = SETTINGS.iter().filter_map(|setting| change(setting.path, setting.meaning, &setting.read));
+    let of_policy = POLICY_SETTINGS
+        .iter()
+        .filter_map(|setting| change(setting.path, setting.meaning, &|pool| (setting.read)(&pool.policy)));
+    of_pool.chain(of_policy).collect()
 }
 
 /// The nodes of a pool and its rollout limits.
@@ -220,11 +133,6 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
     all.into_iter().filter(|setting| setting.old != setting.new).collect()
 }
 
-fn canary(canary: Canary) -> String {
-    let nodes = if canary.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", canary.nodes) };
-    if canary.soak.is_zero() { nodes } else { format!("{nodes}, {} soak", duration::format(canary.soak)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,10 +140,6 @@ mod tests {
 
     /// Content of the configuration, which the review compares as a whole.
     const CONFIGURATION: [&str; 3] = ["base", "patches", "local"];
-    /// Settings that another one contains.
-    const CONTAINED: [(&str, &str); 2] =
-        [("spec.rollout.exclusions", "spec.rollout.windows"), ("spec.rollout.outsideWindows", "spec.rollout.windows")];
-
     #[test]
     fn each_field_of_a_pool_is_a_setting() {
         let schema = nodepool_schema();
@@ -246,10 +150,10 @@ mod tests {
         let spec = keys("NodePoolSpec").into_iter().filter(|key| !["kubelet", "rollout"].contains(&key.as_str()));
         let kubelet = keys("KubeletSpec").into_iter().filter(|key| !CONFIGURATION.contains(&key.as_str()));
         let all = spec.map(|key| format!("spec.{key}"));
-        let all = all.chain(kubelet.map(|key| format!("spec.kubelet.{key}")));
-        for path in all.chain(keys("RolloutSpec").into_iter().map(|key| format!("spec.rollout.{key}"))) {
-            let path = CONTAINED.iter().find(|(field, _)| *field == path).map_or(path.as_str(), |(_, setting)| setting);
-            assert!(SETTINGS.iter().any(|setting| setting.path == path), "SETTINGS lacks {path}");
+        for path in all.chain(kubelet.map(|key| format!("spec.kubelet.{key}"))) {
+            let of_pool = SETTINGS.iter().any(|setting| setting.path == path);
+            let of_policy = POLICY_SETTINGS.iter().any(|setting| setting.path == path);
+            assert!(of_pool || of_policy, "SETTINGS lacks {path}");
         }
     }
 }

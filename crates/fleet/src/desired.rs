@@ -185,56 +185,6 @@ pub struct RolloutPolicy {
 }
 
 impl RolloutPolicy {
-    /// Name and value of each setting, in the notation of `pool.yaml`.
-    #[must_use]
-    pub fn settings(&self) -> BTreeMap<String, String> {
-        // Names each field, so that no setting is forgotten.
-        let Self {
-            max_unavailable,
-            canary,
-            max_failures,
-            convergence_timeout,
-            paused,
-            allow_disruption,
-            accept_removed,
-            accept_overridden,
-            drain,
-            schedule,
-            order,
-            after,
-            gates,
-            rollback_on_gate_failure,
-            check_pods,
-        } = self;
-        fn list<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
-            let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
-            if values.is_empty() { "none".to_owned() } else { values.join(", ") }
-        }
-        let of_canary = |setting: fn(&Canary) -> String| canary.as_ref().map_or_else(|| "none".to_owned(), setting);
-        let drains = *allow_disruption >= Class::Drain;
-        let schedule = if schedule.is_always_open() { "always".to_owned() } else { schedule.to_string() };
-        [
-            ("maxUnavailable", max_unavailable.to_string()),
-            ("canary.nodes", of_canary(|canary| canary.nodes.to_string())),
-            ("canary.soak", of_canary(|canary| duration::format(canary.soak))),
-            ("maxFailures", max_failures.to_string()),
-            ("convergenceTimeout", duration::format(*convergence_timeout)),
-            ("paused", paused.to_string()),
-            ("allowDisruption", allow_disruption.to_string()),
-            ("acceptRemoved", list(accept_removed)),
-            ("acceptOverridden", list(accept_overridden)),
-            ("drain", list(drains.then_some(drain))),
-            ("schedule", schedule),
-            ("order", order.as_ref().map_or_else(|| "by name".to_owned(), ToString::to_string)),
-            ("after", list(after)),
-            ("gates", list(gates)),
-            ("rollbackOnGateFailure", rollback_on_gate_failure.to_string()),
-            ("checkPods", check_pods.to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
-    }
-
     /// Number of canaries; 0 without any.
     #[must_use]
     pub fn canaries(&self) -> usize {

@@ -24,6 +24,7 @@ mod render;
 #[cfg(test)]
 mod scenarios;
 pub mod schedule;
+pub mod settings;
 mod single_file;
 pub mod snapshot;
 

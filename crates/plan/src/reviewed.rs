@@ -15,6 +15,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ContentHash, Placement};
+use nodecfg_fleet::settings::{PAUSED, POLICY_SETTINGS};
 
 /// The reviewed part of a plan. Two plans with equal ones make the same nodes run the same configurations, under the
 /// same policies.
@@ -50,7 +51,7 @@ pub struct ReviewedPool {
     pub placement: Option<Placement>,
     /// Whether the pool is paused, by its policy or by `nodecfg pause`.
     pub paused: bool,
-    /// Settings of the rollout with the defaults of the fleet, in the notation of `pool.yaml`.
+    /// Settings of the rollout by path, with the defaults of the fleet, in the notation of `pool.yaml`.
     pub policy: BTreeMap<String, String>,
     /// Number of nodes that may be unavailable at once.
     pub budget: usize,
@@ -138,13 +139,13 @@ impl From<&PoolPlan> for ReviewedPool {
     fn from(pool: &PoolPlan) -> Self {
         // Without samples, whose results depend on the rights of the user.
         let known = pool.disruption_without_samples();
-        let mut policy = pool.policy.settings();
-        policy.remove("paused");
+        let settings = POLICY_SETTINGS.iter().filter(|setting| setting.path != PAUSED);
+        let policy = settings.map(|setting| (setting.path.to_owned(), (setting.read)(&pool.policy)));
         Self {
             configuration: pool.target.hash(),
             placement: pool.target.placement(),
             paused: pool.is_paused(),
-            policy,
+            policy: policy.filter(|(_, value)| !value.is_empty()).collect(),
             budget: pool.budget,
             risk: Risk { class: known.worst, unknown: known.unknown },
         }

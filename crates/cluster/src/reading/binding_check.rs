@@ -115,7 +115,11 @@ impl ClusterReader {
     /// Patches a Node with an invented source in a dry run and checks whether the response contains the source. API
     /// servers from 1.26 return 200 and drop it. Falls back to the server version when the dry run is refused: RBAC,
     /// an admission webhook without dry-run support, or a deleted Node.
-    pub(crate) async fn check_binding(&self, node: &NodeName, version: &ServerVersion) -> Result<BindingCheck, ClusterError> {
+    pub(crate) async fn check_binding(
+        &self,
+        node: &NodeName,
+        version: &ServerVersion,
+    ) -> Result<BindingCheck, ClusterError> {
         let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
         let probe = ConfigSource::config_map("kube-system", "nodecfg-binding-check", KUBELET_KEY);
         let body = json!({"spec": {"configSource": probe}}).to_string();

@@ -13,6 +13,7 @@ use super::{ClusterIdentity, SavedPlan};
 use crate::reviewed::{ReviewedPlan, ReviewedPool};
 use crate::{Plan, Why};
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_fleet::settings::MAX_UNAVAILABLE;
 use nodecfg_observed::Observed;
 
 /// One difference.
@@ -141,9 +142,6 @@ fn without_consequences(mut then: SavedPlan, mut now: SavedPlan) -> (SavedPlan, 
     }
     (then, now)
 }
-
-/// The setting that gives the budget.
-const MAX_UNAVAILABLE: &str = "maxUnavailable";
 
 /// A value that differs between two documents; null where it is missing.
 struct Change {

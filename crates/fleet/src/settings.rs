@@ -1,0 +1,126 @@
+//! The settings of a rollout policy, for reviews and saved plans.
+
+use std::fmt::Display;
+
+use crate::{Canary, RolloutPolicy};
+use kubelet_config::duration;
+
+/// A setting of a rollout policy.
+pub struct PolicySetting {
+    /// Path in `pool.yaml`.
+    pub path: &'static str,
+    /// What it decides, as the continuation of "it is".
+    pub meaning: &'static str,
+    /// Its value in the notation of `pool.yaml`; empty if it is unset.
+    pub read: fn(&RolloutPolicy) -> String,
+}
+
+/// Path of the setting that pauses a pool.
+pub const PAUSED: &str = "spec.rollout.paused";
+/// Path of the setting that gives the budget.
+pub const MAX_UNAVAILABLE: &str = "spec.rollout.maxUnavailable";
+
+/// Every setting.
+pub const POLICY_SETTINGS: [PolicySetting; 15] = [
+    PolicySetting {
+        path: MAX_UNAVAILABLE,
+        meaning: "how many nodes may be unavailable at once",
+        read: |policy| policy.max_unavailable.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.canary",
+        meaning: "the nodes that go first, and their soak time",
+        read: |policy| policy.canary.map(canary).unwrap_or_default(),
+    },
+    PolicySetting {
+        path: "spec.rollout.maxFailures",
+        meaning: "failed nodes before the rollout stops",
+        read: |policy| policy.max_failures.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.convergenceTimeout",
+        meaning: "how long a node may take",
+        read: |policy| duration::format(policy.convergence_timeout),
+    },
+    PolicySetting { path: PAUSED, meaning: "whether the pool is paused", read: |policy| policy.paused.to_string() },
+    PolicySetting {
+        path: "spec.rollout.allowDisruption",
+        meaning: "the worst allowed disruption of running pods",
+        read: |policy| policy.allow_disruption.to_string(),
+    },
+    PolicySetting {
+        path: "spec.kubelet.acceptRemoved",
+        meaning: "the fields that nodes may lose although that harms them",
+        read: |policy| list(&policy.accept_removed),
+    },
+    PolicySetting {
+        path: "spec.kubelet.acceptOverridden",
+        meaning: "the fields that something else may set",
+        read: |policy| list(&policy.accept_overridden),
+    },
+    PolicySetting {
+        path: "spec.rollout.drain",
+        meaning: "how nodes are drained for changes that need it",
+        read: |policy| policy.drain.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.windows",
+        meaning: "when nodes may start",
+        read: |policy| policy.schedule.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.order",
+        meaning: "the order of the nodes",
+        read: |policy| policy.order.as_ref().map_or_else(String::new, ToString::to_string),
+    },
+    PolicySetting {
+        path: "spec.rollout.after",
+        meaning: "the pools that go first",
+        read: |policy| list(&policy.after),
+    },
+    PolicySetting {
+        path: "spec.rollout.gates",
+        meaning: "what must hold outside of the nodes before the next one starts",
+        read: |policy| list(&policy.gates),
+    },
+    PolicySetting {
+        path: "spec.rollout.rollbackOnGateFailure",
+        meaning: "whether assigned nodes are rolled back if a gate stops the rollout",
+        read: |policy| policy.rollback_on_gate_failure.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.checkPods",
+        meaning: "whether the pods of changed nodes must be back",
+        read: |policy| policy.check_pods.to_string(),
+    },
+];
+
+fn list<T: Display>(values: impl IntoIterator<Item = T>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Canaries as a review shows them: `2 nodes, 10m soak`.
+#[must_use]
+pub fn canary(canary: Canary) -> String {
+    let nodes = if canary.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", canary.nodes) };
+    if canary.soak.is_zero() { nodes } else { format!("{nodes}, {} soak", duration::format(canary.soak)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::schema::nodepool_schema;
+
+    /// Fields that another setting contains.
+    const CONTAINED: [&str; 2] = ["exclusions", "outsideWindows"];
+
+    #[test]
+    fn each_field_of_a_rollout_is_a_setting() {
+        let schema = nodepool_schema();
+        let fields = schema["$defs"]["RolloutSpec"]["properties"].as_object().expect("a map");
+        for field in fields.keys().filter(|field| !CONTAINED.contains(&field.as_str())) {
+            let path = format!("spec.rollout.{field}");
+            assert!(POLICY_SETTINGS.iter().any(|setting| setting.path == path), "POLICY_SETTINGS lacks {path}");
+        }
+    }
+}
