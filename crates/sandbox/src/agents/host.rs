@@ -9,9 +9,7 @@ use tokio::sync::watch;
 
 use super::process::{KubeletWrite, Process};
 use crate::api::ProxyResult;
-use crate::configz;
-use crate::kubelets::Fault;
-use crate::nodes::{BootedConfig, HostSpec};
+use crate::kubelets::{BootedConfig, Fault, HostSpec, configz};
 use crate::running::{CONFIG_DIR, CONFIG_FILE, Inputs, Running, RunningCache};
 use kubelet_config::Minor;
 use kubelet_config::effective::is_read;
