@@ -14,7 +14,8 @@ use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::{Desired, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::nodes::{KUBEADM_FILE, NodeSpec, numbered, own_labels};
+use nodecfg_sandbox::kubelets::KUBEADM_FILE;
+use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
 mod own_file;
 

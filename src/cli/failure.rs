@@ -1,17 +1,15 @@
 //! Errors of all commands, and their conversion to an exit code, a message and a fix.
 
 use std::io;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::plan_file::PlanFileError;
-use super::{Exit, Terminal};
+use super::Exit;
 use crate::doctor::{SyncFailure, Unavailable};
 use crate::report;
 use crate::report::error::{ErrorMessage, ErrorReport};
-use crate::report::{Format, findings, stale};
+use crate::report::{findings, stale};
 use crate::repository::RepositoryError;
 use crate::telemetry::facts::RunFailure;
 use kubelet_config::finding::{Finding, Severity};
@@ -20,7 +18,7 @@ use nodecfg_cluster::{ClusterError, ConnectError, LockError};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_plan::saved::Difference;
+use nodecfg_plan::saved::{Difference, SavedPlanError};
 use nodecfg_plan::{Problem, Violation};
 use nodecfg_sandbox::SandboxError;
 
@@ -66,6 +64,51 @@ pub(super) enum CommandError {
     Report { path: PathBuf, error: io::Error },
     /// The asynchronous runtime could not start.
     Runtime(io::Error),
+}
+
+/// Reason why a saved plan cannot be written or used.
+#[derive(Debug)]
+pub(super) enum PlanFileError {
+    /// The file cannot be read.
+    Read(io::Error),
+    /// The file cannot be written.
+    Write(io::Error),
+    /// The content is not a valid plan.
+    Unreadable(SavedPlanError),
+}
+
+impl PlanFileError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Read(_) | Self::Write(_) => Exit::Failed,
+            Self::Unreadable(_) => Exit::StalePlan,
+        }
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "plan-file-unreadable",
+            Self::Write(_) => "plan-file-unwritable",
+            Self::Unreadable(why) => why.code(),
+        }
+    }
+
+    pub(super) fn message(&self, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
+            Self::Write(error) => format!("cannot save the plan as {path}: {error}"),
+            Self::Unreadable(why) => format!("the saved plan {path} {why}"),
+        }
+    }
+
+    pub(super) fn help(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
+            Self::Write(_) => "name a file in an existing, writable folder",
+            Self::Unreadable(why) => why.help(),
+        }
+    }
 }
 
 impl From<io::Error> for CommandError {
@@ -281,50 +324,6 @@ impl CommandError {
         }
     }
 
-    /// Prints the failure in the output format of the command.
-    pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
-        let exit = self.exit();
-        let written = match (self, format) {
-            (Self::Output(_), _) => {
-                terminal.close_out();
-                self.write_text(terminal)
-            }
-            (_, Format::Json | Format::Yaml) => self.write_document(terminal, format),
-            (_, Format::Text | Format::Markdown) => self.write_text(terminal),
-        };
-        // If the report cannot be written, the exit code still reports the failure.
-        let _ = written;
-        exit
-    }
-
-    /// Prints the failure for people.
-    pub(super) fn write_text(&self, terminal: &mut Terminal) -> io::Result<()> {
-        if let Self::Invalid { findings, snapshot } = self {
-            return findings::text(&mut terminal.err, snapshot, findings, 0, terminal.err_width);
-        }
-        if let Self::Problems { problems, snapshot } = self {
-            for (index, problem) in problems.iter().enumerate() {
-                if index > 0 {
-                    writeln!(terminal.err)?;
-                }
-                findings::message(&mut terminal.err, &problem.to_string(), &problem.help())?;
-                if let Problem::Refused { findings, .. } = problem {
-                    writeln!(terminal.err)?;
-                    findings::write_each(&mut terminal.err, &**snapshot, findings.iter(), terminal.err_width)?;
-                }
-            }
-            return terminal.err.flush();
-        }
-        if let Self::Stale { path, differences } = self {
-            stale::text(&mut terminal.err, path, differences)?;
-            return terminal.err.flush();
-        }
-        for message in self.messages() {
-            findings::message(&mut terminal.err, &message.text, &message.help)?;
-        }
-        terminal.err.flush()
-    }
-
     /// The findings of the failure, and the snapshot with their texts.
     pub(super) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
         match self {
@@ -360,14 +359,5 @@ impl CommandError {
         };
         let exit_code = self.exit() as u8;
         Document::value(ErrorReport { exit_code, errors, validation, differences })
-    }
-
-    fn write_document(&self, terminal: &mut Terminal, format: Format) -> io::Result<()> {
-        let document = self.document()?;
-        match format {
-            Format::Yaml => report::yaml(&mut terminal.out, &document),
-            // One line, because some commands write JSON lines.
-            _ => report::json_line(&mut terminal.out, &document),
-        }
     }
 }

@@ -10,9 +10,9 @@ use super::cluster_args::parse_timeout;
 use super::failure::CommandError;
 use super::status_area::{StatusArea, StatusLine};
 use super::{environment, github_actions};
-use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
+use crate::repository::remote::{Environment, Extent, Progress, Request, read};
 use crate::repository::signature::Signers;
-use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open, resolve};
+use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RemoteError, RepositoryError, open, resolve};
 use nodecfg_contract::names::CommitId;
 use nodecfg_fleet::snapshot::Snapshot;
 

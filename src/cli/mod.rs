@@ -51,6 +51,7 @@ mod plan_file;
 mod plan_options;
 mod planning;
 mod pool_history;
+mod print_failure;
 mod prune;
 #[cfg(test)]
 mod quoted_commands;

@@ -1,67 +1,22 @@
 //! Files of saved plans: written by `diff --out`, and read and enforced by `sync --plan`.
 
 use std::env;
-use std::io;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::binding_name;
+use super::failure::PlanFileError;
 use super::kubelet_samples::KubeletArgs;
 use super::planning::{Planned, plan};
 use super::repository_args::Loaded;
-use super::{CommandError, Exit, Terminal, plan_options};
+use super::{CommandError, Terminal, plan_options};
 use crate::atomic_file::{Readers, replace};
 use crate::report::Format;
 use crate::repository::Enclosing;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_plan::Options;
-use nodecfg_plan::saved::{ClusterIdentity, Difference, FreshPlan, LIMIT, SavedOptions, SavedPlan, SavedPlanError};
-
-/// Reason why a saved plan cannot be written or used.
-#[derive(Debug)]
-pub(super) enum PlanFileError {
-    /// The file cannot be read.
-    Read(io::Error),
-    /// The file cannot be written.
-    Write(io::Error),
-    /// The content is not a valid plan.
-    Unreadable(SavedPlanError),
-}
-
-impl PlanFileError {
-    pub(super) fn exit(&self) -> Exit {
-        match self {
-            Self::Read(_) | Self::Write(_) => Exit::Failed,
-            Self::Unreadable(_) => Exit::StalePlan,
-        }
-    }
-
-    pub(super) fn code(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "plan-file-unreadable",
-            Self::Write(_) => "plan-file-unwritable",
-            Self::Unreadable(why) => why.code(),
-        }
-    }
-
-    pub(super) fn message(&self, path: &Path) -> String {
-        let path = path.display();
-        match self {
-            Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
-            Self::Write(error) => format!("cannot save the plan as {path}: {error}"),
-            Self::Unreadable(why) => format!("the saved plan {path} {why}"),
-        }
-    }
-
-    pub(super) fn help(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
-            Self::Write(_) => "name a file in an existing, writable folder",
-            Self::Unreadable(why) => why.help(),
-        }
-    }
-}
+use nodecfg_plan::saved::{ClusterIdentity, Difference, FreshPlan, LIMIT, SavedOptions, SavedPlan};
 
 /// Parses the path of a saved plan.
 pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {

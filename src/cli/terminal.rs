@@ -4,12 +4,11 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 
-use super::failure::CommandError;
+use super::environment;
 use super::github_actions::{self, WithoutCommands};
 use super::status_area::{StatusArea, has_hung_up};
-use super::{Exit, environment};
 use crate::report::findings::WIDTH;
-use crate::telemetry::facts::{RunFailure, RunRecord};
+use crate::telemetry::facts::RunRecord;
 
 /// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -105,45 +104,9 @@ impl Terminal {
         if self.quiet { &mut self.sink } else { &mut *self.err }
     }
 
-    /// Ends a command with a result and an exit code. Prints which outputs are missing or incomplete: they end the command
-    /// with code 2, unless the result is an error.
-    pub(super) fn end(&mut self, exit: Exit, printed: io::Result<()>, unwritten: &[CommandError]) -> Exit {
-        match self.print_unwritten(printed, unwritten) {
-            None => exit,
-            Some(kind) => {
-                self.record.failure.get_or_insert(kind);
-                exit.max(Exit::Failed)
-            }
-        }
-    }
-
-    /// Prints which outputs are missing or incomplete, after the result that was `printed`. Returns the kind of the first.
-    pub(super) fn print_unwritten(
-        &mut self,
-        printed: io::Result<()>,
-        unwritten: &[CommandError],
-    ) -> Option<RunFailure> {
-        let lost = printed.and_then(|()| self.out.flush()).err().map(CommandError::Output);
-        if lost.is_some() {
-            self.close_out();
-        }
-        let errors = || lost.iter().chain(unwritten);
-        for error in errors() {
-            // Nothing else can report that standard error is not writable either.
-            let _ = error.write_text(self);
-        }
-        errors().next().map(CommandError::kind)
-    }
-
     /// Discards further data: a write that failed would fail again, and be reported again.
     pub(super) fn close_out(&mut self) {
         self.out = Box::new(io::sink());
-    }
-
-    /// Prints what to do after a result, which stays as it is if this cannot be printed.
-    pub(super) fn advise(&mut self, advice: std::fmt::Arguments<'_>) {
-        self.print_unwritten(Ok(()), &[]);
-        let _ = writeln!(self.info(), "{advice}");
     }
 
     /// The lines that show progress, if standard error shows any.

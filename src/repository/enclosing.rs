@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::LinkError;
-use super::confined::{Confined, OpenError};
+use super::confined::Confined;
+use super::error::OpenError;
 use nodecfg_fleet::{FLEET_FILE, POOLS_FOLDER};
 
 /// The repositories around paths, each folder examined once.

@@ -1,10 +1,12 @@
 //! Errors of reading a repository. Problems of a single file are findings instead.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use super::remote::RemoteError;
+use super::remote_error::RemoteError;
 use super::signature::Unverified;
-use super::{AddressError, LinkError, OpenError};
+use super::text::unusable;
+use super::{AddressError, LinkError, SnapshotFile};
 use nodecfg_contract::names::CommitId;
 
 /// Error of opening or reading a repository.
@@ -16,7 +18,7 @@ pub enum RepositoryError {
         /// The path as given, or the file below it.
         path: PathBuf,
         /// The I/O error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A link leads out of the repository around the path.
     #[error("{} {source}", path.display())]
@@ -215,5 +217,78 @@ impl RepositoryError {
             Self::Unverified { why, .. } => why.help().to_owned(),
             Self::Git { .. } => "check the repository with git fsck".to_owned(),
         }
+    }
+}
+
+/// Reason why a path below a folder is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A symbolic link on the way that is not followed.
+    #[error("leads through a symbolic link to {target:?}, {}", problem.text())]
+    Link {
+        /// The target of the link.
+        target: String,
+        /// Why it is not followed.
+        problem: LinkError,
+    },
+    /// A folder where a file is expected.
+    #[error("is a folder")]
+    Folder,
+    /// A file where a folder is expected.
+    #[error("is not a folder")]
+    NotAFolder,
+    /// A device, a pipe or a socket.
+    #[error("is neither a file nor a folder")]
+    Special,
+    /// The system cannot open the path.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for OpenError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Io(error) => error,
+            error => Self::other(format!("it {error}")),
+        }
+    }
+}
+
+impl OpenError {
+    /// How to fix the error.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Link { problem, .. } => problem.help(),
+            Self::Folder => "name a file",
+            Self::NotAFolder => "name a folder",
+            Self::Special => "replace it with a file",
+            Self::Io(_) => "check the path and its permissions",
+        }
+    }
+
+    /// The error for a folder of a repository.
+    pub(super) fn of(self, path: &Path) -> RepositoryError {
+        match self {
+            Self::Io(source) => RepositoryError::Unreadable { path: path.to_owned(), source },
+            Self::Folder | Self::NotAFolder | Self::Special => RepositoryError::NotAFolder { path: path.to_owned() },
+            Self::Link { .. } => RepositoryError::Refused { path: path.to_owned(), source: self },
+        }
+    }
+
+    /// The file as an unusable one. Messages name it `name`.
+    pub(super) fn unusable(&self, name: &str) -> SnapshotFile {
+        let code = match self {
+            Self::Link { .. } => "bad-link",
+            Self::Folder | Self::NotAFolder | Self::Special => "not-a-file",
+            Self::Io(_) => "unreadable-file",
+        };
+        unusable(name, code, format!("{name} {self}"), self.help())
     }
 }

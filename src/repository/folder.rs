@@ -6,7 +6,8 @@ use std::path::Path;
 use git2::Repository;
 use walkdir::WalkDir;
 
-use super::confined::{Confined, OpenError};
+use super::confined::Confined;
+use super::error::OpenError;
 use super::links::{Entry, Resolved, resolve_links};
 use super::read_file::read_limited;
 use super::text::{has_controls, is_candidate, name_with_controls, normalized, too_large, unreadable_name};

@@ -23,6 +23,7 @@ mod merge;
 mod program;
 mod read_file;
 pub mod remote;
+mod remote_error;
 mod revisions;
 pub mod signature;
 mod subfolder;
@@ -30,13 +31,13 @@ mod subfolder;
 mod tests;
 
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
-pub use confined::OpenError;
 pub use enclosing::{Enclosing, cleaned};
-pub use error::RepositoryError;
+pub use error::{OpenError, RepositoryError};
 pub use links::LinkError;
 pub use merge::merged_into;
 pub use program::{ProgramError, Programs, Stopper};
 pub use read_file::read_file;
+pub use remote_error::RemoteError;
 pub use revisions::revisions;
 pub use subfolder::{Folder, FolderError};
 

@@ -12,19 +12,18 @@ use tokio::sync::watch;
 
 use super::kubernetes_events::EventSender;
 use super::pod_watches::PodWatches;
-use super::prepare;
 use super::prepare::check_permissions;
 use super::requests::{Queue, Request, Response, send};
-use crate::gates::{Evaluator, GateWatch};
+use super::{Rollout, prepare};
+use crate::gates::GateWatch;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_fleet::Desired;
 use nodecfg_fleet::gates::{Gate, Question};
-use nodecfg_observed::{AllowedDisruption, Node, Observed, Orders, Pod};
+use nodecfg_observed::{Node, Orders, Pod};
 use nodecfg_plan::state::State;
-use nodecfg_plan::{Options, Plan, belongs, decide_again};
+use nodecfg_plan::{Plan, belongs, decide_again};
 use nodecfg_rollout::evictions::PodChange;
 use nodecfg_rollout::instant::{Instant, Now};
 use nodecfg_rollout::judge::Asked;
@@ -37,29 +36,6 @@ use nodecfg_rollout::{Outcome, StopReason, state_machine};
 mod tests;
 #[cfg(test)]
 mod wire_tests;
-
-/// Inputs of a rollout.
-#[derive(Clone, Copy)]
-pub struct Rollout<'a> {
-    /// The checked plan.
-    pub plan: &'a Plan,
-    /// Desired state of the plan, to replan a node that another client changed.
-    pub desired: &'a Desired,
-    /// Observed state of the plan.
-    pub observed: &'a Observed,
-    /// Options of the plan.
-    pub options: &'a Options,
-    /// Mode of the rollout.
-    pub mode: Mode,
-    /// Asks the gates of the pools. `None`: gates are not asked.
-    pub gates: Option<&'a Evaluator>,
-    /// Disruption that this run is allowed beyond the policy, for the Events of the nodes.
-    pub allowed: Option<&'a AllowedDisruption>,
-    /// Reason for which this run ignores the windows and exclusions of pools, for the Events of the nodes.
-    pub ignored_windows: Option<&'a str>,
-    /// Clock of the time limits.
-    pub clock: &'a ScaledClock,
-}
 
 /// Requested stop of a rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

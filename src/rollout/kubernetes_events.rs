@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::Rollout;
 use super::event_limits::{EventLimits, Limits};
-use super::execute::Rollout;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writing::writer::NodeNotice;
 use nodecfg_contract::names::{NodeName, PoolName};

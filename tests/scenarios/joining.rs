@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{Cluster, ClusterSetup, Repository, until};
 use nodecfg_contract::pool_pointer::STARTUP_TAINT;
-use nodecfg_sandbox::kubelets::Fault;
-use nodecfg_sandbox::nodes::BootedConfig;
+use nodecfg_sandbox::kubelets::{BootedConfig, Fault};
 
 scenarios! {
     SandboxAgents {

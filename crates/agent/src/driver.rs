@@ -13,11 +13,11 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use super::disk::Disk;
-use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, ServiceReport, Step};
+use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, Step};
 use super::host::preflight::Unmet;
 use super::host::problem::HealthzError;
 use super::host::process::{KubeletProcess, ProcessProblem};
-use super::host::{Host, RestartError};
+use super::host::{Host, RestartError, ServiceReport};
 use super::ledger::Phase;
 use super::metrics::Metrics;
 use super::runtime::AgentRuntime;

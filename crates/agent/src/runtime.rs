@@ -15,13 +15,12 @@ use disk_check::Comparison;
 
 use super::disk::Disk;
 use super::events::{
-    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
-    ServiceReport, StateFiles, StateHandling, Step,
+    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth, Step,
 };
 use super::host::preflight::Unmet;
 use super::host::problem::HealthzError;
 use super::host::process::{KubeletProcess, ProcessProblem};
-use super::host::{Healthz, RestartError};
+use super::host::{Healthz, RestartError, ServiceReport, StateFiles, StateHandling};
 use super::ledger::{Configuration, Ledger, Phase};
 use super::machine::MachineState;
 use super::placement::{Activation, Content, PlacementError, Placer, Reviewed};

@@ -10,7 +10,6 @@
 
 pub mod agents;
 pub mod api;
-mod configz;
 pub mod embedded;
 pub mod kubelets;
 pub mod nodes;

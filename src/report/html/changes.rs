@@ -4,12 +4,12 @@
 
 use maud::{Markup, html};
 
-use super::document::{MAX_ITEMS, capital, more, table};
+use super::elements::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::review::sentences::Fact;
 use crate::report::review::{
-    changes_beside_assignments, clipped, conditions, drain_summary, pod_facts, sentences, title,
+    changes_beside_assignments, clipped, conditions, drain_summary, pod_facts, sentences, title, verdict,
 };
 use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
@@ -31,7 +31,7 @@ const MAX_EXPANDED: usize = 3;
 pub(super) fn section(page: &Page, review: &Review) -> Markup {
     let changed = groups(review.pools.iter().filter(|pool| pool.is_changed()));
     let unchanged = review.pools.iter().filter(|pool| !pool.is_changed()).count();
-    let compared = format!("Compared with {}, this {}.", sentences::side(&review.from), sentences::verdict(review));
+    let compared = format!("Compared with {}, this {}.", sentences::side(&review.from), verdict(review));
     html! {
         @if review.is_changed() {
             section #changes {

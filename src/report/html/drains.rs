@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::document::{capital, table};
+use super::elements::{capital, table};
 use super::nodes::Anchors;
 use super::page::Page;
 use super::text::{Prose, Text};

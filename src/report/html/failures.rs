@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::document::{MAX_ITEMS, capital, more};
+use super::elements::{MAX_ITEMS, capital, more};
 use super::nodes::Anchors;
 use super::page::{FailureGroup, NodeMessage, Page};
 use super::text::{Prose, Text};

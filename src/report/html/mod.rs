@@ -7,6 +7,7 @@
 mod changes;
 mod document;
 mod drains;
+mod elements;
 mod failures;
 mod nodes;
 pub mod page;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::document::table;
+use super::elements::table;
 use super::page::{Node, Page, Pool, class};
 use super::text::{Prose, Text};
 use crate::report::count;

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::document::table;
+use super::elements::table;
 use super::nodes::Anchors;
 use super::page::Page;
 use super::text::{Prose, Text};

@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::document::{MAX_ITEMS, more, time};
+use super::elements::{MAX_ITEMS, more, time};
 use super::page::{Timeline, Track, class};
 use super::text::Prose;
 use crate::report::{count, duration};

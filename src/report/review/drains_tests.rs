@@ -178,5 +178,5 @@ fn released_nodes_are_named_and_counted() {
                 taint is gone\n";
     assert!(shown.contains(both), "{shown}");
     assert!(shown.contains("Plan: 2 nodes to release, 2 nodes up to date"), "{shown}");
-    assert_eq!(crate::report::review::sentences::verdict(&review), "releases 2 nodes of an earlier drain");
+    assert_eq!(crate::report::review::verdict(&review), "releases 2 nodes of an earlier drain");
 }

@@ -6,9 +6,11 @@ mod group;
 mod markdown;
 mod nodes;
 mod outlook;
+mod page;
 mod pointers;
 pub(super) mod sentences;
 mod text;
+mod verdict;
 
 pub use document::{Diff, body};
 #[cfg(test)]
@@ -22,3 +24,4 @@ pub(super) use pointers::changes_beside_assignments;
 pub(super) use sentences::clipped;
 pub use sentences::header_line;
 pub use text::{awaited, write as text};
+pub(super) use verdict::verdict;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::group::limit;
+use super::page::Page;
 use super::pointers::changes_beside_assignments;
 use super::sentences::Fact;
-use super::text::Page;
 use super::{drains, outlook};
 use crate::report::progress::message;
 use crate::report::style::{added, quiet, warning};

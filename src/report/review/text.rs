@@ -7,6 +7,8 @@ use textwrap::wrap;
 
 use super::group::{all_names, config_maps, limits, title};
 use super::outlook::last_line;
+use super::page::Page;
+use super::verdict::verdict;
 use super::{nodes, sentences};
 use crate::layout;
 use crate::layout::within;
@@ -26,34 +28,6 @@ const MIN_FOLDED: usize = 4;
 const MAX_WITHOUT_EFFECT: usize = 3;
 /// The width of the risk column, in columns.
 const CLASS_WIDTH: usize = 7;
-
-/// An output with its width.
-pub(super) struct Page<'a> {
-    pub(super) out: &'a mut dyn Write,
-    pub(super) width: usize,
-}
-
-impl Page<'_> {
-    /// Writes wrapped text: the first line indented by `indent` columns, the others by two more.
-    pub(super) fn prose(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
-        self.wrapped(indent, text, style, false)
-    }
-
-    /// Writes a change as [`prose`](Self::prose). Breaks long words, because a value may have no spaces.
-    fn change(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
-        self.wrapped(indent, text, style, true)
-    }
-
-    fn wrapped(&mut self, indent: usize, text: &str, style: fn(&str) -> String, breaks_words: bool) -> io::Result<()> {
-        let mut margin = indent;
-        let columns = within(self.width.saturating_sub(indent + 2)).break_words(breaks_words);
-        for line in wrap(text, columns) {
-            writeln!(self.out, "{}{}", " ".repeat(margin), style(&line))?;
-            margin = indent + 2;
-        }
-        Ok(())
-    }
-}
 
 /// The label of a refusal.
 const REFUSED: &str = "refused by sync:";
@@ -194,7 +168,7 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
             page.prose(0, "Nodes may move between pools. To see which, compare with a cluster.", dim)?;
             writeln!(page.out)?;
         }
-        return page.prose(0, &format!("This {}.", sentences::verdict(review)), |line| heading(line));
+        return page.prose(0, &format!("This {}.", verdict(review)), |line| heading(line));
     };
     page.prose(0, &last_line(review, cluster), plain)
 }

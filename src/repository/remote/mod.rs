@@ -14,18 +14,16 @@ use walkdir::WalkDir;
 
 use super::address::RemoteAddress;
 use super::signature::Signers;
-use super::{Folder, RepositoryError, Snapshot, SnapshotFile, git};
+use super::{Folder, RemoteError, RepositoryError, Snapshot, SnapshotFile, git};
 
 mod cache;
 mod environment;
-mod error;
 mod fetch_target;
 mod progress;
 mod session;
 
 pub use cache::MAX_CACHE;
 pub use environment::Environment;
-pub use error::RemoteError;
 pub use progress::{Extent, Progress};
 
 use cache::{Cache, RepositoryCache, discard, touch};

@@ -9,8 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::ssh::strings;
-
 /// The minimum size of an RSA key, in bits.
 pub(super) const RSA_BITS: usize = 2048;
 
@@ -220,6 +218,17 @@ fn parse_time(option: &str, text: &str) -> Result<i64, String> {
     parsed().ok_or_else(wrong)
 }
 
+/// The strings of a key or signature: each is a length in four bytes, then the bytes.
+pub(super) fn strings(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut strings = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let (string, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+        strings.push(string);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(strings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +276,15 @@ mod tests {
         ] {
             let error = AllowedKey::parse(&line).expect_err(&line);
             assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn parses_strings_by_their_lengths() {
+        assert_eq!(strings(b"\0\0\0\x03git\0\0\0\0"), Some(vec![&b"git"[..], b""]));
+        assert_eq!(strings(b""), Some(vec![]));
+        for cut in [&b"\0\0\0\x04git"[..], b"\0\0\0", b"\xff\xff\xff\xffgit", b"\0\0\0\x03git\x01"] {
+            assert_eq!(strings(cut), None, "{cut:?}");
         }
     }
 }

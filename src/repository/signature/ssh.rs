@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::digest;
 
 use super::super::program::{Programs, find};
-use super::allowed_key::AllowedKey;
+use super::allowed_key::{AllowedKey, strings};
 use super::isolated::Isolated;
 use super::{Kind, Signer, Unverified};
 
@@ -27,17 +27,6 @@ const PRINCIPAL: &str = "signer";
 struct SignatureHeader {
     key: Vec<u8>,
     namespace: String,
-}
-
-/// The strings of a key or signature: each is a length in four bytes, then the bytes.
-pub(super) fn strings(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut strings = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let (string, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
-        strings.push(string);
-        bytes = rest;
-    }
-    bytes.is_empty().then_some(strings)
 }
 
 fn parse_header(armour: &str) -> Result<SignatureHeader, Unverified> {
@@ -141,15 +130,6 @@ mod tests {
             &good.replace("ED25519-SK", "X\nGood"),
         ] {
             assert!(!is_good(other, "SHA256:abc"), "{other}");
-        }
-    }
-
-    #[test]
-    fn parses_strings_by_their_lengths() {
-        assert_eq!(strings(b"\0\0\0\x03git\0\0\0\0"), Some(vec![&b"git"[..], b""]));
-        assert_eq!(strings(b""), Some(vec![]));
-        for cut in [&b"\0\0\0\x04git"[..], b"\0\0\0", b"\xff\xff\xff\xffgit", b"\0\0\0\x03git\x01"] {
-            assert_eq!(strings(cut), None, "{cut:?}");
         }
     }
 }

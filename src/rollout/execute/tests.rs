@@ -4,12 +4,13 @@ use super::*;
 use kubelet_config::risk::Class;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
-use nodecfg_fleet::RolloutPolicy;
+use nodecfg_fleet::{Desired, RolloutPolicy};
+use nodecfg_observed::Observed;
 use nodecfg_plan::drain::fixtures::pod;
 use nodecfg_plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
 };
-use nodecfg_plan::make;
+use nodecfg_plan::{Options, make};
 use nodecfg_rollout::End;
 
 static CLOCK: ScaledClock = ScaledClock::real();

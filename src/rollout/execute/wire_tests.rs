@@ -4,7 +4,7 @@ use nodecfg_cluster::lock::LockOptions;
 use nodecfg_cluster::reading::observe;
 use nodecfg_cluster::{ReaderOptions, lock};
 use nodecfg_contract::labels::POOL_LABEL;
-use nodecfg_fleet::RolloutPolicy;
+use nodecfg_fleet::{Desired, RolloutPolicy};
 use nodecfg_observed::{Abort, Drain, Pause};
 use nodecfg_plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
 use nodecfg_plan::make;

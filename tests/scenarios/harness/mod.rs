@@ -8,8 +8,8 @@ use std::sync::Once;
 use std::time::Duration;
 
 use nodecfg_contract::names::{FleetName, NodeName};
-use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
-use nodecfg_sandbox::nodes::{HostSpec, NodeSpec};
+use nodecfg_sandbox::kubelets::{Fault, FaultSpec, HostSpec};
+use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::workloads::WorkloadSpec;
 
 mod cluster;

@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
-use crate::events::{Effect, Event, Health, ServiceReport, Step};
+use crate::events::{Effect, Event, Health, Step};
+use crate::host::ServiceReport;
 use crate::host::problem::HealthzError;
 use crate::ledger::{AssignmentFailure, FailureKind};
 use crate::placement::{Activation, DROP_IN_NAME};

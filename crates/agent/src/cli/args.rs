@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::parse_timeout;
+use crate::host::actions::Actions;
 use crate::host::command::CommandLine;
-use crate::host::system::Actions;
 use crate::placement::Activation;
 use crate::settings::Settings;
 use nodecfg_cluster::connection::connect::Environment;

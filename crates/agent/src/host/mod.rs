@@ -1,5 +1,6 @@
 //! Interface to the kubelet process of this host.
 
+pub mod actions;
 pub mod command;
 pub mod healthz;
 pub mod preflight;
@@ -8,10 +9,13 @@ pub mod process;
 pub mod step;
 pub mod system;
 
-use jiff::Timestamp;
+use std::fmt;
 
-use super::events::{ServiceReport, StateFiles};
-use kubelet_config::startup_error::LastError;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error::{LastError, StartupError};
 use kubelet_config::verdict::HostNeed;
 use nodecfg_contract::KubeletVersion;
 use preflight::Unmet;
@@ -37,6 +41,60 @@ pub enum RestartError {
     /// The restart failed.
     #[error("{0}")]
     Failed(RestartProblems),
+}
+
+/// State files of the kubelet that contradict a change of its configuration, and what happens to them while the kubelet
+/// is stopped. A deleted file takes the CPUs and memory of running pods with it, so it is set aside at first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StateFiles {
+    /// The files.
+    pub files: Vec<StateFile>,
+    /// What happens to them.
+    pub handling: StateHandling,
+}
+
+impl fmt::Display for StateFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: Vec<&str> = self.files.iter().map(|file| file.as_str()).collect();
+        let handling = match self.handling {
+            StateHandling::SetAside => "set aside",
+            StateHandling::PutBack => "put back",
+            StateHandling::Remove => "remove",
+        };
+        if files.is_empty() { f.write_str("unchanged") } else { write!(f, "{handling} {}", files.join(", ")) }
+    }
+}
+
+/// Handling of state files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StateHandling {
+    /// Keep the files beside, unless files are kept there already: those are from the last known good.
+    #[default]
+    SetAside,
+    /// Put back the files that were set aside, and remove the others: the failed configuration never became healthy, so
+    /// pods still have the resources of the last known good.
+    PutBack,
+    /// Remove the files and those set aside: pods may have started with the failed configuration.
+    Remove,
+}
+
+/// What the service manager knows about the kubelet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceReport<E = StartupError> {
+    /// Number of times that it has started the kubelet again after an exit (`NRestarts` of systemd). It may count exits
+    /// before the last restart by the agent. `None` if unknown.
+    pub restarts: Option<u32>,
+    /// Last error of the kubelet: as its host reads it, or as it may be published. `None` if unknown.
+    pub last_error: Option<E>,
+}
+
+impl<E> Default for ServiceReport<E> {
+    fn default() -> Self {
+        Self { restarts: None, last_error: None }
+    }
 }
 
 /// The kubelet process of this host.

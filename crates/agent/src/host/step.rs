@@ -19,12 +19,11 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
+use super::actions::Actions;
 use super::preflight::Unmet;
 use super::problem::{OsError, RestartProblem, RestartProblems};
 use super::process::{KubeletProcess, ProcessProblem};
-use super::system::Actions;
-use super::{RestartError, process};
-use crate::events::{ServiceReport, StateFiles};
+use super::{RestartError, ServiceReport, StateFiles, process};
 use jiff::Timestamp;
 use kubelet_config::startup_error::LastError;
 use kubelet_config::verdict::HostNeed;
@@ -328,7 +327,7 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::StateHandling;
+    use crate::host::StateHandling;
     use kubelet_config::risk::StateFile;
 
     static UNCHANGED: StateFiles = StateFiles { files: Vec::new(), handling: StateHandling::SetAside };

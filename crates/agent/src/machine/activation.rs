@@ -5,7 +5,8 @@ use jiff::Timestamp;
 
 use super::backoff::Backoff;
 use super::{MachineState, StepBuilder, kubelet_messages};
-use crate::events::{ActivationError, Effect, NodeHealth, StateFiles};
+use crate::events::{ActivationError, Effect, NodeHealth};
+use crate::host::StateFiles;
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 use kubelet_config::startup_error::StartupError;
 

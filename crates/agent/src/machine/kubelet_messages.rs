@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use super::trial::HealthProblem;
 use crate::events::Announcement;
-use crate::host::problem::RestartProblems;
+use crate::host::problem::{HealthzError, RestartProblems};
 use crate::ledger::{AssignmentFailure, FailureKind};
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::StartupError;
@@ -80,6 +79,17 @@ pub(super) fn reason(kind: FailureKind) -> &'static str {
         FailureKind::Restart => "RestartFailed",
         FailureKind::Trial => "TrialFailed",
     }
+}
+
+/// Reason why a kubelet is not healthy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum HealthProblem {
+    /// `/healthz` does not answer, or answers with an error.
+    Healthz(HealthzError),
+    /// The Node was Ready before the restart and is not Ready now.
+    NotReady,
+    /// The Lease existed before the restart and was not renewed since.
+    NoLease,
 }
 
 /// Health problem without details that change from probe to probe.

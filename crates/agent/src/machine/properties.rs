@@ -12,8 +12,9 @@ use super::sim_join::{SimJoin, booted, hash, joining, tainted};
 use super::{MachineState, not_saved, step};
 use crate::events::{
     ActivationError, ConfigCheck, DiskCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
-    NodeHealth, ServiceReport,
+    NodeHealth,
 };
+use crate::host::ServiceReport;
 use crate::host::problem::{HealthzError, RestartProblem};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use kubelet_config::startup_error::{LastError, StartupError};
 
 use super::sim_harness::SimHarness;
-use crate::events::{ActivationError, ConfigCheck, ServiceReport};
+use crate::events::{ActivationError, ConfigCheck};
+use crate::host::ServiceReport;
 use crate::host::problem::{CommandError, RestartProblem};
 use nodecfg_contract::ConfigSource;
 

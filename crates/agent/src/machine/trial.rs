@@ -10,8 +10,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::{after, shifted, since};
+use super::kubelet_messages::HealthProblem;
 use super::{MachineState, StepBuilder, kubelet_messages};
-use crate::events::{Effect, Health, NodeHealth, ServiceReport};
+use crate::events::{Effect, Health, NodeHealth};
+use crate::host::ServiceReport;
 use crate::host::problem::HealthzError;
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 use kubelet_config::risk::StateFile;
@@ -60,17 +62,6 @@ pub(super) struct HealthWatch {
     /// Whether the last comparison has found the file that the trial is about in place. `None`: the trial needs another
     /// comparison.
     pub(super) in_place: Option<bool>,
-}
-
-/// Reason why a kubelet is not healthy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum HealthProblem {
-    /// `/healthz` does not answer, or answers with an error.
-    Healthz(HealthzError),
-    /// The Node was Ready before the restart and is not Ready now.
-    NotReady,
-    /// The Lease existed before the restart and was not renewed since.
-    NoLease,
 }
 
 impl HealthWatch {

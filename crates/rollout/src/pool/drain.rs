@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Pool;
+use super::draining::{Draining, VolumeCount};
+use super::evidence::PodCheck;
 use super::node::{Goal, Mark, Stage, WayBack};
-use super::proof::PodCheck;
 use super::table::Id;
-use crate::evictions::{Evictions, PodChange, Progress as Evicting};
+use crate::evictions::{PodChange, Progress as Evicting};
 use crate::instant::Instant;
 use crate::progress::Progress;
 use crate::signals::Command;
@@ -24,42 +25,6 @@ use nodecfg_plan::drain::pods::Stay;
 
 /// Time between two counts of the volumes that are attached to a drained node.
 const VOLUME_RETRY: Duration = Duration::from_secs(5);
-
-/// Drain of a node since the request of its mark.
-#[derive(Debug)]
-pub(super) struct Draining {
-    pub(super) since: Instant,
-    evictions: Evictions,
-    volumes: VolumeCount,
-}
-
-/// Number of volumes that are attached to a node.
-#[derive(Debug, Clone, Copy)]
-enum VolumeCount {
-    Unknown,
-    /// The request is unanswered.
-    Sent,
-    /// The number, and the time from which it is counted again.
-    Known {
-        volumes: usize,
-        again: Instant,
-    },
-}
-
-impl Draining {
-    fn new(since: Instant) -> Self {
-        Self { since, evictions: Evictions::new(), volumes: VolumeCount::Unknown }
-    }
-
-    /// The next time after `now` at which the drain goes on by itself.
-    pub(super) fn wakes(&self, now: Instant) -> Option<Instant> {
-        let again = match self.volumes {
-            VolumeCount::Known { again, .. } => Some(again),
-            VolumeCount::Unknown | VolumeCount::Sent => None,
-        };
-        self.evictions.next_wake(now).into_iter().chain(again.filter(|again| *again > now)).min()
-    }
-}
 
 impl Pool {
     /// Marks a node on the way to its goal.

@@ -30,7 +30,9 @@ use nodecfg_plan::{PoolPlan, WaveKind};
 
 pub(crate) mod blockers;
 mod drain;
+mod draining;
 mod events;
+mod evidence;
 mod node;
 mod pointer;
 mod proof;

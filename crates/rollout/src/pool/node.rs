@@ -1,8 +1,8 @@
 //! One node of a pool during its rollout: what the plan wants of it (intent), what is known of it (facts), and how far it
 //! has got (goal and stage).
 
-use super::drain::Draining;
-use super::proof::Proof;
+use super::draining::Draining;
+use super::evidence::Proof;
 use crate::instant::Instant;
 use crate::intent::Intent;
 use crate::outcome::{DrainRecord, End};

@@ -8,91 +8,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Pool;
+use super::evidence::{CheckState, PodCheck, Proof};
 use super::node::{Node, Settling, Stage};
 use super::table::Id;
 use crate::instant::Instant;
 use crate::outcome::{BeforeAfter, Recovery};
 use crate::signals::Command;
 use nodecfg_observed::{ExtendedResources, Pod};
-use nodecfg_plan::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
-use nodecfg_plan::convergence::{ConvergenceFailure, WaitContext, Waiting};
+use nodecfg_plan::convergence::pods::{PodsBefore, PodsVerdict, ready_pods};
+use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
 
 /// Time that a new kubelet has to report its devices and to decide about its pods, before they are checked. Three
 /// independent loops of a starting kubelet write `status.config`, the other status of the Node and that of its pods
 /// (kubernetes, `pkg/kubelet/kubelet.go`: `fastStatusUpdateOnce`, `pkg/kubelet/config/apiserver.go` and
 /// `pkg/kubelet/status/status_manager.go`, 1.23). Until then, the API server has the states of the old kubelet.
 pub(super) const FIRST_REPORT: Duration = Duration::from_secs(5);
-
-/// What a node had before its assignment, and has since.
-#[derive(Debug)]
-pub(super) struct Proof {
-    /// Whether the node was Ready. Only then must it become Ready again.
-    pub(super) was_ready: bool,
-    /// Extended resources before the assignment. Unset if this rollout did not assign the node.
-    pub(super) resources: Option<ExtendedResources>,
-    /// Extended resources since the node runs its target.
-    pub(super) resources_after: Option<ExtendedResources>,
-    pub(super) pods: PodCheck,
-    /// DaemonSet pods with exclusive CPUs that must be deleted before the release: the new configuration does not know
-    /// their CPUs.
-    pub(super) cpu_owners: Vec<Pod>,
-}
-
-/// Check of the pods of a node. The default checks nothing.
-#[derive(Debug, Default)]
-pub(super) struct PodCheck {
-    state: CheckState,
-    /// Number of Ready pods before the assignment; unset if they were not listed.
-    ready_before: Option<usize>,
-    /// Number of Ready pods by the latest list after the convergence.
-    ready_after: Option<usize>,
-}
-
-#[derive(Debug, Default)]
-enum CheckState {
-    /// Nothing is left to check.
-    #[default]
-    Done,
-    /// The pods before are known, and are compared when the node has converged.
-    Due(PodsBefore),
-    /// The list is requested.
-    Sent(PodsBefore),
-    /// These pods are not Ready again. The list is repeated.
-    Again(PodsBefore, LatePods),
-}
-
-impl PodCheck {
-    /// Check of a node that had these pods before its assignment. Without running pods, nothing is checked.
-    pub(super) fn after(before: PodsBefore) -> Self {
-        if before.is_idle() {
-            return Self::default();
-        }
-        Self { ready_before: Some(before.ready()), state: CheckState::Due(before), ready_after: None }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.state, CheckState::Done)
-    }
-}
-
-impl Proof {
-    pub(super) fn new(was_ready: bool) -> Self {
-        let (resources, resources_after) = (None, None);
-        Self { was_ready, resources, resources_after, pods: PodCheck::default(), cpu_owners: Vec::new() }
-    }
-
-    /// What must be as before the assignment, as long as no time limit applies. The state of a node that was not Ready
-    /// may have been outdated, so its resources need not return.
-    pub(super) fn expected(&self) -> WaitContext<'_> {
-        let resources = self.resources.as_ref().filter(|_| self.was_ready);
-        WaitContext { was_ready: self.was_ready, resources, ..WaitContext::STATE_ONLY }
-    }
-
-    /// Reports whether the node must settle when it runs its target, because it had devices or pods.
-    pub(super) fn is_needed(&self) -> bool {
-        !self.pods.is_done() || self.expected().resources.is_some_and(|before| !before.is_empty())
-    }
-}
 
 impl Node {
     /// Remembers the extended resources of a node before its assignment. Until the Node names the target, its kubelet has

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 
-use super::drain::Draining;
+use super::draining::Draining;
 use super::node::{Node, Place, Stage, Wave};
 use crate::instant::Instant;
 use crate::outcome::End;

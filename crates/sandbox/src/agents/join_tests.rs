@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::ServerProfile;
-use crate::nodes::{BootedConfig, NodeSpec};
+use crate::kubelets::BootedConfig;
+use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, nodes};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::host::{AgentHost, SimHost};
 use super::process::KubeletWrite;
-use crate::kubelets::aftermath::carry_out;
+use crate::kubelets::attempts::{ATTEMPTS, attempt};
+use crate::kubelets::report_aftermath::carry_out;
 use crate::kubelets::requests;
-use crate::kubelets::send;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
@@ -136,7 +136,7 @@ async fn send_write(host: &SimHost, client: &Client, uid: &str, events: bool, wr
         KubeletWrite::Started => return,
     };
     let sent = match request {
-        Ok(request) => send::attempt(client, request, send::ATTEMPTS).await,
+        Ok(request) => attempt(client, request, ATTEMPTS).await,
         Err(error) => Err(kube::Error::BuildRequest(error)),
     };
     if let Err(error) = sent {

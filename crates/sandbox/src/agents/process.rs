@@ -13,7 +13,7 @@ use crate::kubelets::aftermath::GoneDevices;
 use crate::kubelets::{Aftermath, Fault, Ready};
 use crate::running::Running;
 use kubelet_config::startup_error::LastError;
-use nodecfg_agent::events::ServiceReport;
+use nodecfg_agent::host::ServiceReport;
 use nodecfg_agent::host::problem::HealthzError;
 
 /// Shortest and longest duration of `systemctl restart kubelet`.

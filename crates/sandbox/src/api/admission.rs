@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::decode::decode;
 use super::schema;
 use super::status::{ApiError, ApiResult, FieldError};
-use super::write::{FieldValidation, WriteRequest};
+use super::write_request::{FieldValidation, WriteRequest};
 
 /// Source of an object, for the message of strict decoding errors.
 #[derive(Clone, Copy)]

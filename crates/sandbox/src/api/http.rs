@@ -26,7 +26,8 @@ use super::status::{ApiError, ApiResult, FieldError};
 use super::store::key;
 use super::view::View;
 use super::watch::Watch;
-use super::write::{FieldValidation, WriteRequest, WriteResult};
+use super::write::WriteResult;
+use super::write_request::{FieldValidation, WriteRequest};
 
 /// Maximum size of a request body, in bytes (`MaxRequestBodyBytes`).
 const BODY_LIMIT: usize = 3 * 1024 * 1024;

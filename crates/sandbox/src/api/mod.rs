@@ -42,6 +42,7 @@ mod view;
 mod watch;
 pub(super) mod workload_shapes;
 mod write;
+mod write_request;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -69,7 +70,7 @@ use resource::{DEFINITIONS, Resource, ResourceType};
 use status::ApiResult;
 use store::{Limits, Store, key};
 use validate::text;
-use write::{FieldValidation, WriteRequest};
+use write_request::{FieldValidation, WriteRequest};
 
 /// Source of the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

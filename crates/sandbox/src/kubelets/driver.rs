@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::config_maps::{ConfigMaps, Lookup};
 use super::fault::Fault;
-use super::handle::Options;
+use super::host_spec::HostSpec;
 use super::machine::{ObservedNode, SimKubelet, supports_dynamic_config};
+use super::options::Options;
 use super::requests::{ConfigMapMeta, Node};
 use super::send::{Effect, TaskResult, load, send};
 use super::signals::{Input, Moment, Output, SpecSource};
 use super::watch::Change;
-use crate::nodes::HostSpec;
 use crate::running::{Inputs, RunningCache, minor_of};
 use kubelet_config::Minor;
 use nodecfg_contract::distinct::Distinct;

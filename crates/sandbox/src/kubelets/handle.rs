@@ -1,57 +1,23 @@
-//! Public handle of the simulated kubelets: options, start, fault injection, configz proxy, stop.
+//! Public handle of the simulated kubelets: start, fault injection, configz proxy, stop.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::configz::KubeletProxy;
 use super::driver::{Command, Driver};
 use super::fault::{Fault, Faults};
+use super::options::Options;
 use super::requests::{self, ConfigMapMeta, Node};
 use super::watch::Collection;
 use crate::api::NodeProxy;
-use crate::configz::KubeletProxy;
 use nodecfg_contract::names::NodeName;
 
 /// Capacity of each channel of watched changes.
 const BACKLOG: usize = 256;
-
-/// Options of the simulated kubelets.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Speed of simulated time, above 0; 1 is real time.
-    pub speed: f64,
-    /// Seed of all jitter. A node's jitter depends on the seed and its name only.
-    pub seed: u64,
-    /// Initial faults; they also apply to Nodes that appear later.
-    pub faults: Faults,
-    /// Emits Events, two for each restart.
-    pub events: bool,
-    /// Interval of readiness heartbeats in simulated time; `None` disables them. Real kubelets use 5 minutes. With
-    /// many nodes, heartbeats are most of an API server's load.
-    pub heartbeat: Option<Duration>,
-    /// Maximum number of kubelets that write at the same time; 0 means 1. Downloads are not limited.
-    pub concurrency: usize,
-    /// Label selector of the Nodes that have a simulated kubelet; `None` means all.
-    pub selector: Option<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            speed: 1.0,
-            seed: 0,
-            faults: Faults::default(),
-            events: true,
-            heartbeat: None,
-            concurrency: 32,
-            selector: None,
-        }
-    }
-}
 
 /// Error that prevents the start of the kubelets.
 #[derive(Debug, thiserror::Error)]

@@ -1,17 +1,14 @@
 //! Sends the requests of simulated kubelets, with retries for requests that the kubelet does not repeat.
 
-use std::time::Duration;
-
 use kube::Client;
 
-use super::aftermath::{Aftermath, carry_out};
+use super::aftermath::Aftermath;
+use super::attempts::{ATTEMPTS, attempt};
 use super::config_maps::Key;
+use super::report_aftermath::carry_out;
 use super::requests::{self, ConfigMap};
 use super::signals::Ready;
 use nodecfg_contract::names::NodeName;
-
-/// Attempts for a request that must succeed.
-pub(crate) const ATTEMPTS: u32 = 8;
 
 /// A write request of a kubelet.
 pub(super) enum Effect {
@@ -79,25 +76,4 @@ pub(super) async fn send(client: Client, name: NodeName, slot: usize, effects: V
         }
     }
     TaskResult::Sent { slot, config_lost }
-}
-
-/// Sends a request until it succeeds or fails permanently, at most `attempts` times. Client errors other than 429 are
-/// permanent.
-pub(crate) async fn attempt(
-    client: &Client,
-    request: http::Request<Vec<u8>>,
-    attempts: u32,
-) -> Result<(), kube::Error> {
-    let mut pause = Duration::from_millis(50);
-    for _ in 1..attempts {
-        match client.request_text(request.clone()).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                return Err(kube::Error::Api(status));
-            }
-            Err(_) => tokio::time::sleep(pause).await,
-        }
-        pause *= 2;
-    }
-    client.request_text(request).await.map(|_| ())
 }

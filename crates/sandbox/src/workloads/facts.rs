@@ -6,15 +6,32 @@ use nodecfg_contract::label_selector::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, daemon_tolerations};
 use super::spec::MAX_PODS;
 use kubelet_config::strconv::unsigned;
 
+/// Annotation of a pod that a kubelet mirrors from a static pod (`kubernetes.io/config.mirror`).
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Annotation of a pod that never ends.
+pub(super) const HANGS: &str = "sandbox.nodecfg.dev/hangs";
+/// Annotation of a pod that is created again under its name at once.
+pub(super) const RETURNS: &str = "sandbox.nodecfg.dev/returns";
+/// Annotation of a pod whose volumes stay attached.
+pub(super) const KEEPS_VOLUMES: &str = "sandbox.nodecfg.dev/keeps-volumes";
 /// Taint of a Node that is not Ready. Real clusters remove it when the Node is Ready; the sandbox has no node lifecycle
 /// controller.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Taint that stands for `spec.unschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Tolerations that the DaemonSet controller adds (`AddOrUpdateDaemonPodTolerations`): key and effect.
+const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
 
 /// Metadata of any object.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -310,6 +327,16 @@ impl Set {
             pod,
         })
     }
+}
+
+/// Tolerations that each pod of a DaemonSet has.
+fn daemon_tolerations() -> impl Iterator<Item = Toleration> {
+    DAEMON_TOLERATIONS.into_iter().map(|(key, effect)| Toleration {
+        key: key.to_owned(),
+        operator: "Exists".to_owned(),
+        effect: effect.to_owned(),
+        value: String::new(),
+    })
 }
 
 /// Value of `minAvailable` or `maxUnavailable`.

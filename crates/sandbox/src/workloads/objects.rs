@@ -4,39 +4,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::facts::{Set, Toleration};
+use super::facts::Set;
 use crate::kubelets::requests::seconds;
 
-/// Annotation of a pod that a kubelet mirrors from a static pod (`kubernetes.io/config.mirror`).
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Annotation of a pod that never ends.
-pub(super) const HANGS: &str = "sandbox.nodecfg.dev/hangs";
-/// Annotation of a pod that is created again under its name at once.
-pub(super) const RETURNS: &str = "sandbox.nodecfg.dev/returns";
-/// Annotation of a pod whose volumes stay attached.
-pub(super) const KEEPS_VOLUMES: &str = "sandbox.nodecfg.dev/keeps-volumes";
 /// Driver of all volumes.
 const ATTACHER: &str = "csi.sandbox.nodecfg.dev";
-
-/// Tolerations that the DaemonSet controller adds (`AddOrUpdateDaemonPodTolerations`): key and effect.
-const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
-
-/// Tolerations that each pod of a DaemonSet has.
-pub(super) fn daemon_tolerations() -> impl Iterator<Item = Toleration> {
-    DAEMON_TOLERATIONS.into_iter().map(|(key, effect)| Toleration {
-        key: key.to_owned(),
-        operator: "Exists".to_owned(),
-        effect: effect.to_owned(),
-        value: String::new(),
-    })
-}
 
 /// Reference to a controller.
 pub(super) fn controller(kind: &str, name: &str, uid: &str) -> Value {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use nodecfg_contract::names::NodeName;
 use serde_json::{Map, Value, json};
 
+use super::facts::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS};
 use super::fault::{PodFault, PodFaultSpec};
-use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, controller};
+use super::objects::controller;
 use super::spec::{Application, Budget, DaemonSet, WorkloadSpec};
 use crate::api::{Api, ApiError};
 

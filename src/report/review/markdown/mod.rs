@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use super::group::title;
 use super::pointers::changes_beside_assignments;
 use super::sentences;
+use super::verdict::verdict;
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
@@ -39,7 +40,7 @@ pub fn write(out: &mut dyn Write, review: &Review, most: Option<usize>) -> io::R
 pub(super) fn render(review: &Review, most: Option<usize>) -> String {
     let shown: Vec<&PoolReview> = review.pools.iter().filter(|pool| is_shown(pool)).collect();
     if shown.is_empty() && !review.is_changed() && review.base_findings.is_empty() {
-        return format!("**nodecfg**: this {} ({}).\n", prose(&sentences::verdict(review)), compared(review));
+        return format!("**nodecfg**: this {} ({}).\n", prose(&verdict(review)), compared(review));
     }
     let groups = groups(shown.iter().copied());
     let mut parts = Parts {
@@ -77,7 +78,7 @@ fn head(review: &Review) -> String {
         (Side::Cluster, _) => "Syncing this",
         _ => "Merging this",
     };
-    let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&sentences::verdict(review)), compared(review));
+    let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&verdict(review)), compared(review));
     for setting in &review.settings {
         let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
         let (old, new) = (value(&setting.old), value(&setting.new));

@@ -5,14 +5,14 @@
 
 use serde_json::{Value as Json, json};
 
-use super::api::{Api, NodeProxy, ProxyResult};
-use super::kubelets::Fault;
-use super::nodes::HostSpec;
-use super::running::{Inputs, Running, minor_of};
+use super::fault::Fault;
+use super::host_spec::HostSpec;
+use crate::api::{Api, NodeProxy, ProxyResult};
+use crate::running::{Inputs, Running, minor_of};
 use kubelet_config::Minor;
 
 /// Response of a kubelet.
-pub(super) fn respond(path: &str, running: &Running, fault: Option<&Fault>) -> ProxyResult {
+pub(crate) fn respond(path: &str, running: &Running, fault: Option<&Fault>) -> ProxyResult {
     let plain =
         |status, body: &str| ProxyResult::Response { status, content_type: "text/plain", body: body.to_owned() };
     let Ok(configuration) = running.configuration() else { return unreachable() };
@@ -36,7 +36,7 @@ pub(super) fn respond(path: &str, running: &Running, fault: Option<&Fault>) -> P
 }
 
 /// Error for a kubelet port without a listener.
-pub(super) fn unreachable() -> ProxyResult {
+pub(crate) fn unreachable() -> ProxyResult {
     ProxyResult::Unreachable("dial tcp 192.0.2.1:10250: connect: connection refused".to_owned())
 }
 
@@ -83,7 +83,7 @@ impl<F: Fn(&str) -> Option<Fault> + Send + Sync> NodeProxy for KubeletProxy<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::KUBEADM_FILE;
+    use crate::kubelets::host_spec::KUBEADM_FILE;
 
     const KIND: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::program::ProgramError;
+use super::program::ProgramError;
 
 /// Error of reading a remote repository.
 #[derive(Debug, thiserror::Error)]
