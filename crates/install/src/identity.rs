@@ -1,7 +1,7 @@
 //! Identities of agents. One table gives the subjects of their roles and the users to whom the admission policies apply,
 //! so that no user has a right without the policy that restricts it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::AGENT;
 
@@ -26,8 +26,8 @@ impl Identity {
     /// Subject of the roles. `namespace` is that of the pods.
     pub(super) fn subject(self, namespace: &str) -> Value {
         match self {
-            Self::Pod => super::rbac::service_account_subject(AGENT, namespace),
-            Self::Kubelet => super::rbac::group_subject(NODES),
+            Self::Pod => service_account_subject(AGENT, namespace),
+            Self::Kubelet => group_subject(NODES),
         }
     }
 
@@ -83,4 +83,14 @@ fn claim(name: &str) -> String {
         "(has(request.userInfo.extra) && '{key}' in request.userInfo.extra && \
          size(request.userInfo.extra['{key}']) == 1 ? request.userInfo.extra['{key}'][0] : '')"
     )
+}
+
+/// The subject of a role that is a group.
+pub(super) fn group_subject(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name})
+}
+
+/// The subject of a role that is a ServiceAccount.
+pub(super) fn service_account_subject(name: &str, namespace: &str) -> Value {
+    json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 
-use super::identity::Identity;
+use super::identity::{Identity, group_subject, service_account_subject};
 use super::{
     AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, NAMESPACE, POOL_POINTERS, PRUNER, READER, RECONCILER,
     labels,
@@ -222,14 +222,6 @@ pub(super) fn boot(namespace: &str, pools: &[(FleetName, PoolName)]) -> Vec<Valu
         rule.insert("resourceNames".to_owned(), json!(names));
     }
     objects
-}
-
-pub(super) fn group_subject(name: &str) -> Value {
-    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name})
-}
-
-pub(super) fn service_account_subject(name: &str, namespace: &str) -> Value {
-    json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
 }
 
 fn service_account(name: &str, namespace: &str, component: &str) -> Value {
