@@ -1,7 +1,7 @@
 //! Compares the settings of a pool and of the fleet between two revisions, apart from the kubelet configuration.
 
 use super::{Scope, Setting};
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::{Canary, Desired, Pool, RolloutPolicy};
 

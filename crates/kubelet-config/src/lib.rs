@@ -10,7 +10,7 @@
 //! - the values that a kubelet runs with its file, drop-ins and flags, with their origins, and the changes between two
 //!   configurations with the defaults of a version ([`effective`]);
 //! - the effect of each change on running pods ([`risk`]), and on a node that had a value before
-//!   ([`removals`]).
+//!   ([`risk::removals`]).
 //!
 //! The facts are tables in the folder `data`. Each row names its source in Kubernetes. Every function is pure: the
 //! crate reads no file, clock, network or environment.
@@ -40,38 +40,19 @@
 pub mod advice;
 pub mod capacity;
 pub mod defaults;
-pub mod direction;
 pub mod document;
-pub mod duration;
 pub mod effective;
-pub mod field_path;
 pub mod fields;
-pub mod filepath;
-pub mod filled_in;
 pub mod finding;
-pub mod format;
 pub mod gates;
-mod kubelet_log;
-pub mod label;
-pub mod minor;
-pub mod pod_range;
-pub mod policy_options;
-pub mod quantity;
-mod quoted_values;
-pub mod removals;
+mod minor;
 pub mod risk;
-pub mod rules;
-pub mod schema;
-pub mod secrets;
-pub mod spelling;
 pub mod startup_error;
-pub mod strconv;
-pub mod table;
-pub mod tls;
-pub mod units;
+mod table;
+pub mod values;
 pub mod verdict;
 
-pub use minor::Minor;
+pub use minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 
 /// The `apiVersion` that every kubelet requires.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";

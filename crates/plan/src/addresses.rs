@@ -62,8 +62,8 @@ pub(super) fn check_pod_addresses(
 mod tests {
     use super::super::fixtures::{desired, node, observed, options, policy, pool, rendered_of};
     use super::super::make;
+    use kubelet_config::capacity::PodRange;
     use kubelet_config::finding::Severity;
-    use kubelet_config::pod_range::PodRange;
     use nodecfg_fleet::PoolTarget;
     use nodecfg_observed::Node;
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::convergence::is_accepted;
+use kubelet_config::NEWEST;
 use kubelet_config::document::Node as Value;
 use kubelet_config::effective::{is_same_value, named_values};
+use kubelet_config::fields::secrets;
 use kubelet_config::finding::Finding;
-use kubelet_config::minor::NEWEST;
-use kubelet_config::secrets;
 use nodecfg_contract::kubelet_values::{SetValue, origin};
 use nodecfg_fleet::{Pool, PoolTarget};
 use nodecfg_observed::{Node, Proof};

@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::reservations::PoolReservations;
 use super::{PoolPlan, Problem, Why, addresses};
-use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Severity, Strictness};
-use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::verdict::assess;
+use kubelet_config::{Minor, NEWEST, OLDEST};
 use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
 use nodecfg_observed::{Node, Observed};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_contract::names::{GateName, NamespaceName};
 use nodecfg_contract::printable::one_line;
 

@@ -2,8 +2,8 @@
 
 use super::remarks::Remarks;
 use crate::document::Node;
-use crate::quantity::Quantity;
-use crate::units::{MIN_BYTES, binary, counts_bytes};
+use crate::values::quantity::Quantity;
+use crate::values::units::{MIN_BYTES, binary, counts_bytes};
 use crate::verdict::Config;
 
 const MAPS: [&str; 5] = ["evictionHard", "evictionSoft", "evictionMinimumReclaim", "kubeReserved", "systemReserved"];

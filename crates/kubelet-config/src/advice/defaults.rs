@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::remarks::Remarks;
+use crate::Minor;
 use crate::document::{Node, Reading, Value};
 use crate::fields::{self, Field, FieldType};
+use crate::values::duration;
 use crate::verdict::{Config, whole};
-use crate::{Minor, duration};
 
 /// Prefixes of the fields that audits require in the file even with the default value (CIS Kubernetes Benchmark,
 /// section 4.2).

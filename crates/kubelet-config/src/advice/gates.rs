@@ -2,11 +2,10 @@
 //! of a version are in `verdict`; refusals of the next version are in `upgrade`.
 
 use super::remarks::Remarks;
-use crate::Minor;
 use crate::document::{Entry, Reading};
 use crate::gates::{self, GateProperties, GateStage};
-use crate::minor::NEWEST;
 use crate::verdict::Config;
+use crate::{Minor, NEWEST};
 
 /// Gates that only the kubelet's client and server libraries use (`k8s.io/client-go/features/known_features.go`,
 /// `k8s.io/apiserver/pkg/features/kube_features.go`), or API validation, which checks static pods.

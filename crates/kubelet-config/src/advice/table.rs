@@ -49,7 +49,7 @@ fn advice(cells: Vec<String>) -> Option<Advice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules;
+    use crate::verdict::rules;
 
     #[test]
     fn table_of_advice_is_well_formed() {

@@ -8,8 +8,8 @@ use super::fields::{deprecated, replacement};
 use super::remarks::Remarks;
 use crate::document::Document;
 use crate::fields::{self, Field};
-use crate::minor::{Minor, NEWEST};
 use crate::verdict::{Config, Verdict, assess};
+use crate::{Minor, NEWEST};
 
 /// Fields that are removed, or whose default changes.
 static CHANGING: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {

@@ -5,8 +5,7 @@
 //! whole or not at all.
 
 use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Reading, Value, too_deep, too_many};
-use crate::finding::{Finding, Place};
-use crate::spelling::nearest;
+use crate::finding::{Finding, Place, nearest};
 
 /// The most operations of one patch.
 const MAX_OPERATIONS: usize = 1000;

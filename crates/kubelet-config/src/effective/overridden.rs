@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{Effective, EffectiveValue, Origin};
+use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
 use crate::document::{Document, Node};
-use crate::fields::{Field, child};
-use crate::quantity::Quantity;
-use crate::{Minor, duration, secrets};
+use crate::fields::{Field, child, secrets};
+use crate::values::duration;
+use crate::values::quantity::Quantity;
 
 /// A value that a configuration names and a kubelet does not run.
 #[derive(Debug, Clone, PartialEq)]

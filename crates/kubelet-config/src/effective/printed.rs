@@ -9,7 +9,7 @@ use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
 use crate::document::{Node, Value};
 use crate::fields::{Field, FieldType, child, children, items};
-use crate::quantity;
+use crate::values::quantity;
 
 /// Fields that are printed with their zero value, because their Go tags have no `omitempty`.
 const SHOWN_WITH_ZERO: [&str; 10] = [

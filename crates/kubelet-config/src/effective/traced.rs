@@ -8,7 +8,8 @@ use crate::defaults::{self, Defaults, has_nonempty_default, is_struct};
 use crate::document::{Entry, Mapping, Node, Reading, Scalar, Value};
 use crate::fields::{self, Field, child, items};
 use crate::finding::Place;
-use crate::{API_VERSION, KIND, Minor, filepath};
+use crate::values::clean_path;
+use crate::{API_VERSION, KIND, Minor};
 
 /// How a decoder matches names of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +207,7 @@ pub(super) fn absolute_paths(mut root: Node, file: &str, minor: Minor) -> Node {
     for path in PATHS.into_iter().filter(|path| *path != "podLogsDir" || minor >= Minor(30)) {
         let Some(node) = at_mut(&mut root, path) else { continue };
         let absolute = match node.text() {
-            Some(text) if !text.is_empty() && !text.starts_with('/') => filepath::clean(&format!("{folder}/{text}")),
+            Some(text) if !text.is_empty() && !text.starts_with('/') => clean_path(&format!("{folder}/{text}")),
             _ => continue,
         };
         node.value = Value::Scalar(Scalar::quoted(absolute));

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::minor::Minor;
 use super::table;
+use crate::Minor;
 
 mod apply;
 
@@ -78,7 +78,7 @@ pub struct GateProperties {
 pub struct Span {
     /// The first version; 1.16 may stand for an earlier one.
     pub since: Minor,
-    /// The last version; [`NEWEST`](crate::minor::NEWEST) means that the range is open.
+    /// The last version; [`NEWEST`](crate::NEWEST) means that the range is open.
     pub until: Minor,
     /// The properties.
     pub at: GateProperties,
@@ -178,7 +178,7 @@ fn flag(cell: &str, word: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::minor::{NEWEST, OLDEST};
+    use crate::{NEWEST, OLDEST};
 
     #[test]
     fn table_of_gates_is_well_formed() {

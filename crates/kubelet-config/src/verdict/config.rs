@@ -5,12 +5,13 @@ use std::cell::OnceCell;
 
 use serde_json::{Map, Value as Json};
 
+use crate::Minor;
 use crate::defaults::Defaults;
 use crate::document::{Document, Entry, Node, Reading};
 use crate::fields::{self, Field};
 use crate::finding::Place;
 use crate::gates::EnabledGates;
-use crate::{Minor, duration};
+use crate::values::duration;
 
 /// A decoded configuration with the defaults of one version.
 #[derive(Debug)]

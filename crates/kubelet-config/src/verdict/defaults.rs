@@ -4,7 +4,7 @@
 use serde_json::Value as Json;
 
 use super::Config;
-use crate::duration;
+use crate::values::duration;
 
 impl Config<'_> {
     /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. `None` if it is unset and the gate

@@ -7,12 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::Refusal;
-use crate::Minor;
 use crate::document::{Document, Entry, Mapping, Reading};
-use crate::finding::Place;
+use crate::finding::{Place, Proposals, nearest};
 use crate::gates::{self, EnabledGates, GateError, GateStage};
-use crate::minor::{NEWEST, OLDEST};
-use crate::spelling::{self, Proposals};
+use crate::{Minor, NEWEST, OLDEST};
 
 const UNKNOWN: &str = "unknown-feature-gate";
 const LOCKED: &str = "locked-feature-gate";
@@ -151,7 +149,7 @@ fn field_path(gate: &str) -> String {
 fn unknown_help(gate: &str, minor: Minor, proposals: &Proposals) -> String {
     let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
         let known = || gates::all_known(minor).map(|(name, _)| name);
-        return match proposals.take().then(|| spelling::nearest(gate, known())).flatten() {
+        return match proposals.take().then(|| nearest(gate, known())).flatten() {
             Some(name) => format!("did you mean `{name}`?"),
             None => "remove the line; no version has a gate of this name".to_owned(),
         };
@@ -185,7 +183,7 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
-    use crate::rules;
+    use crate::verdict::rules;
 
     /// Returns the refusals for a map of gates in flow style.
     fn refusals(minor: u32, gates: &str) -> Vec<Refusal> {

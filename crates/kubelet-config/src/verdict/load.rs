@@ -3,9 +3,11 @@
 //! not checked here.
 
 use super::Refusal;
+use crate::Minor;
 use crate::document::{Document, Mapping, Node, Reading, Syntax, Value};
 use crate::fields::{self, Field, FieldType};
-use crate::{Minor, duration, quantity, rules, units};
+use crate::values::{duration, quantity, units};
+use crate::verdict::rules;
 
 mod header;
 mod number;

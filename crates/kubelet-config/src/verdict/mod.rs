@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::document::Document;
+use crate::fields::secrets;
 use crate::finding::Place;
-use crate::{API_VERSION, KIND, Minor, secrets};
+use crate::{API_VERSION, KIND, Minor};
 
 mod config;
 mod defaults;
@@ -17,14 +18,16 @@ mod gates;
 mod host_need;
 mod load;
 mod only_flags;
+mod policy_options;
 mod refusals;
-mod rules;
+pub mod rules;
 mod startup;
 mod sysctl;
+mod validate;
 
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
-pub use host_need::{HostNeed, KeptMemory};
+pub use host_need::{HostNeed, KeptMemory, StateFile};
 pub(crate) use load::folds_to;
 pub use refusals::Refusals;
 pub(crate) use startup::{cpu_manager, log_rotation, server};
@@ -143,11 +146,11 @@ pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
         Err(refusals) => (verdict.stage, verdict.refusals) = (Stage::Gates, refusals),
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
-            verdict.refusals = rules::check(&config);
+            verdict.refusals = validate::check(&config);
             verdict.refusals.extend(only_flags::check(&config));
             if verdict.refusals.is_empty() {
                 verdict.startup = startup::check(&config);
-                verdict.host_conditions = rules::host::host_conditions(&config);
+                verdict.host_conditions = validate::host::host_conditions(&config);
                 verdict.host_conditions.extend(startup::host_conditions(&config));
             } else {
                 verdict.stage = Stage::Validate;
@@ -200,12 +203,12 @@ fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
         Err(refusals) => return refused(Stage::Gates, refusals),
     };
     let config = Config::new(document, minor, enabled);
-    let refusals = rules::check(&config);
+    let refusals = validate::check(&config);
     if !refusals.is_empty() {
         return refused(Stage::Validate, refusals);
     }
     let startup = startup::check(&config);
-    let mut host_conditions = rules::host::host_conditions(&config);
+    let mut host_conditions = validate::host::host_conditions(&config);
     host_conditions.extend(startup::host_conditions(&config));
     Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
 }
@@ -220,8 +223,8 @@ fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refu
         return Vec::new();
     }
     let gates = if stage == Stage::Load { gates::apply(document, config.minor()).err() } else { None };
-    let found = gates.into_iter().flatten().chain(rules::all(config)).chain(startup::check(config));
-    let touches = |refusal: &Refusal| match crate::rules::lookup(refusal.rule) {
+    let found = gates.into_iter().flatten().chain(validate::all(config)).chain(startup::check(config));
+    let touches = |refusal: &Refusal| match rules::lookup(refusal.rule) {
         Some(rule) => rule.fields.iter().any(|field| fields.contains(&top(field))),
         None => false,
     };

@@ -2,7 +2,7 @@
 
 use super::{Config, Refusal};
 use crate::finding::Place;
-use crate::rules;
+use crate::verdict::rules;
 
 /// A rule: the identifier in the table of rules, and its check.
 pub(super) type Check = (&'static str, fn(&Config<'_>, &mut Refusals));

@@ -6,8 +6,9 @@ use std::fmt;
 
 use super::super::{Action, PoolPlan};
 use super::Checker;
+use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::{Minor, removals};
+use kubelet_config::risk::removals;
 use nodecfg_contract::{ContentHash, Placement};
 use nodecfg_fleet::{PoolTarget, Rendered};
 use nodecfg_observed::{ConfigMapKey, Node};

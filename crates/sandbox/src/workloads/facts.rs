@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, daemon_tolerations};
 use super::spec::MAX_PODS;
-use kubelet_config::strconv::unsigned;
+use kubelet_config::values::unsigned;
 
 /// Taint of a Node that is not Ready. Real clusters remove it when the Node is Ready; the sandbox has no node lifecycle
 /// controller.

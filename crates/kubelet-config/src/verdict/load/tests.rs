@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::check;
 use crate::Minor;
 use crate::document::Document;
-use crate::rules::{self, RuleStage};
+use crate::verdict::rules::{self, RuleStage};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 

@@ -5,7 +5,7 @@ use super::{policy_options, reservations, reserved_cpus};
 use crate::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::validate::choices::one_of;
 
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 /// The last minor in which the manager could be switched off.

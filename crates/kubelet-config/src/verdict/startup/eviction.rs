@@ -3,10 +3,10 @@
 
 use super::{did_you_mean, keys, texts};
 use crate::document::Entry;
-use crate::quantity::Quantity;
+use crate::values::quantity::Quantity;
+use crate::values::{duration, strconv, units};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::{duration, strconv, units};
 
 /// The maps with signals as keys.
 const MAPS: [&str; 4] = ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"];

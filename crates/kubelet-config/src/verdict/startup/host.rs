@@ -4,11 +4,12 @@
 use super::memory_manager::Sums;
 use super::runtime::ENDPOINTS;
 use super::{cpu_manager, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts};
-use crate::quantity::Quantity;
-use crate::risk::StateFile;
+use crate::Minor;
+use crate::values::quantity::Quantity;
+use crate::values::strconv;
+use crate::verdict::StateFile;
 use crate::verdict::config::whole;
 use crate::verdict::{Config, HostCondition, HostNeed};
-use crate::{Minor, strconv};
 
 /// The first minor whose kubelet exits without systemd on the host if `cgroupDriver` is systemd: it has runc 1.1
 /// (`libcontainer/cgroups/manager`). 1.21 was seen to run.

@@ -8,11 +8,11 @@ use serde_json::Value as Json;
 use super::{eviction, reservations, texts};
 use crate::Minor;
 use crate::document::Node;
-use crate::quantity::{self, Quantity, Reading};
-use crate::strconv;
+use crate::values::quantity::{self, Quantity, Reading};
+use crate::values::strconv;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::validate::choices::one_of;
 use crate::verdict::{Config, KeptMemory};
 
 /// The last minor in which the manager could be switched off.

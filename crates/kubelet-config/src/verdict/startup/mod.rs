@@ -7,7 +7,7 @@ use super::refusals::{Check, Refusals};
 use super::{Config, HostCondition, Refusal};
 use crate::document::{Entry, Node};
 use crate::fields;
-use crate::spelling::nearest;
+use crate::finding::nearest;
 
 pub(crate) mod cpu_manager;
 mod eviction;

@@ -3,7 +3,7 @@
 //! (`component-base/cli/flag/ciphersuites_flag.go` `TLSVersion`). The table of fields lists the allowed names.
 
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::validate::choices::one_of;
 
 pub(super) const CHECKS: &[Check] = &[
     ("authorization-mode", |config, refusals| one_of(config, refusals, "authorization.mode")),

@@ -4,7 +4,7 @@
 
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::verdict::rules::durations::require_duration;
+use crate::verdict::validate::durations::require_duration;
 
 pub(super) const CHECKS: &[Check] = &[
     ("sync-frequency", |config, refusals| positive(config, refusals, "syncFrequency")),

@@ -3,9 +3,9 @@
 
 use super::{did_you_mean, texts};
 use crate::document::Entry;
-use crate::policy_options::{OptionType, known};
-use crate::strconv;
+use crate::values::strconv;
 use crate::verdict::Config;
+use crate::verdict::policy_options::{OptionType, known};
 use crate::verdict::refusals::Refusals;
 
 /// The minimum of `max-allowable-numa-nodes`, and the limit without this option

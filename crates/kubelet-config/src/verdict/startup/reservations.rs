@@ -3,10 +3,10 @@
 //! `pkg/kubelet/cm/node_container_manager_linux.go` `enforceExistingCgroup`.
 
 use super::{did_you_mean, items, keys, reserved_cpus, texts};
-use crate::quantity::Quantity;
+use crate::values::quantity::Quantity;
+use crate::values::{strconv, units};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::{strconv, units};
 
 /// The fields with reserved resources.
 pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];

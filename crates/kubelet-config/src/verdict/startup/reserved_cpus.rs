@@ -1,8 +1,9 @@
 //! The CPUs in `reservedSystemCPUs`: `k8s.io/utils/cpuset` `Parse`, until 1.21 `pkg/kubelet/cm/cpuset`.
 
+use crate::Minor;
+use crate::values::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
-use crate::{Minor, strconv};
 
 pub(super) const CHECKS: &[Check] = &[("reserved-cpus-none", |config, refusals| {
     let list = config.text("reservedSystemCPUs");

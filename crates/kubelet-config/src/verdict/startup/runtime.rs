@@ -1,7 +1,7 @@
 //! The sockets of the container runtime: `k8s.io/cri-client/pkg/util/util_unix.go` `GetAddressAndDialer`.
 
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::endpoint::scheme;
+use crate::verdict::validate::endpoint::scheme;
 
 /// The fields with an endpoint.
 pub(super) const ENDPOINTS: [&str; 2] = ["containerRuntimeEndpoint", "imageServiceEndpoint"];

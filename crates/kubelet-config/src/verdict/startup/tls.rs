@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use super::{did_you_mean, items};
 use crate::document::Node;
-use crate::tls::{Kind, known};
+use crate::fields::{TlsKind, tls_names};
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
 
 pub(super) const CHECKS: &[Check] = &[
     ("tls-cipher-suite", |config, refusals| {
-        let names = known(Kind::Cipher, config.minor()).map(|cipher| cipher.value.as_str());
+        let names = tls_names(TlsKind::Cipher, config.minor()).map(|cipher| cipher.value.as_str());
         for (field, name, node) in items(config, "tlsCipherSuites") {
             if !names.clone().any(|known| known == name) {
                 let message = format!("{field} is {name:?}, a cipher suite that kubelet {} lacks", config.minor());
@@ -24,9 +24,9 @@ pub(super) const CHECKS: &[Check] = &[
         for (at, node) in config.list("tlsCurvePreferences").unwrap_or_default().iter().enumerate() {
             let field = format!("tlsCurvePreferences[{at}]");
             let Some(id) = (if node.is_null() { Some(0) } else { whole(node) }) else { continue };
-            if !known(Kind::Curve, config.minor()).any(|curve| curve.value.parse() == Ok(id)) {
-                let curves =
-                    known(Kind::Curve, config.minor()).map(|curve| format!("{} ({})", curve.value, curve.common_name));
+            if !tls_names(TlsKind::Curve, config.minor()).any(|curve| curve.value.parse() == Ok(id)) {
+                let curves = tls_names(TlsKind::Curve, config.minor())
+                    .map(|curve| format!("{} ({})", curve.value, curve.common_name));
                 let help = format!("remove it, or use one of {}", curves.collect::<Vec<_>>().join(", "));
                 let message = format!("{field} is {id}, a curve that kubelet {} lacks", config.minor());
                 refusals.at(field, node.place.clone(), message).help(help);

@@ -5,7 +5,7 @@
 use super::policy_options;
 use crate::Minor;
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::validate::choices::one_of;
 
 const OPTIONS: &str = "topologyManagerPolicyOptions";
 

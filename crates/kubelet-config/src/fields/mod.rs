@@ -13,11 +13,21 @@ use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
-use super::format::Format;
-pub use super::minor::Minor;
-use super::table::{self, Spans};
+use crate::Minor;
+use crate::table::{self, Spans};
 
-static TEXT: &str = include_str!("../data/fields.csv");
+mod format;
+mod path;
+mod schema;
+pub mod secrets;
+mod tls;
+
+pub use format::Format;
+pub use path::{NotFound, Target, find, plain};
+pub use schema::schema;
+pub use tls::{TlsKind, TlsName, tls_names};
+
+static TEXT: &str = include_str!("../../data/fields.csv");
 static FIELDS: LazyLock<BTreeMap<String, Field>> = LazyLock::new(|| {
     let fields = table::rows(TEXT).filter_map(|cells| field(&cells));
     fields.map(|field| (field.path.clone(), field)).collect()
@@ -85,7 +95,7 @@ pub struct Field {
     pub pointer_since: Option<Minor>,
     /// The first minor that has the field. 1.12 may stand for an earlier one.
     pub since: Minor,
-    /// The last minor that has the field. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
+    /// The last minor that has the field. [`NEWEST`](crate::NEWEST) means that it still exists.
     pub until: Minor,
     /// The default that the kubelet's code sets for a field of a file, by version. Null means no default.
     pub default: Spans<Json>,

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::minor::Minor;
-use super::table;
+use crate::{Minor, table};
 
-static TEXT: &str = include_str!("../data/rules.csv");
+static TEXT: &str = include_str!("../../data/rules.csv");
 static TABLE: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| rule(&cells)).map(|rule| (rule.id.clone(), rule)).collect());
 
@@ -34,7 +33,7 @@ pub struct Rule {
     pub stage: RuleStage,
     /// The first minor that has the rule.
     pub since: Minor,
-    /// The last minor that has the rule. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
+    /// The last minor that has the rule. [`NEWEST`](crate::NEWEST) means that it still exists.
     pub until: Minor,
     /// Paths of the fields that the rule checks.
     pub fields: Vec<String>,

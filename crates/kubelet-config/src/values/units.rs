@@ -1,6 +1,6 @@
 //! Units of amounts of memory and disk: the fields that hold such amounts, and the unit that an author probably means.
 
-use crate::quantity::Quantity;
+use crate::values::quantity::Quantity;
 
 /// Smaller amounts of memory and disk probably have a wrong unit.
 pub const MIN_BYTES: i64 = 1 << 20;

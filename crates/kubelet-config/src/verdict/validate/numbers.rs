@@ -3,9 +3,8 @@
 use crate::Minor;
 use crate::document::Value;
 use crate::fields::{self, Range};
-use crate::rules;
-use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
+use crate::verdict::{Config, rules};
 
 pub(super) const CHECKS: &[Check] = &[
     ("node-lease-duration", |config, refusals| {

@@ -11,12 +11,16 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
-use crate::kubelet_log::LoggedError;
-use crate::quoted_values::QuotedValues;
 use crate::risk::StateFile;
-use crate::{fields, kubelet_log, table};
+use crate::{fields, table};
 
-static TEXT: &str = include_str!("../data/startup-errors.csv");
+mod log;
+mod quoted_values;
+
+use log::LoggedError;
+use quoted_values::QuotedValues;
+
+static TEXT: &str = include_str!("../../data/startup-errors.csv");
 static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| Row::read(&cells)).collect());
 
 /// The field of feature gates.
@@ -124,7 +128,7 @@ impl LastError {
     /// start.
     #[must_use]
     pub fn in_log(log: &str) -> Option<Self> {
-        let errors = kubelet_log::errors(log);
+        let errors = log::errors(log);
         let ends = errors.iter().rposition(|error| error.ends_kubelet);
         let is_known = |error: &LoggedError| Row::of(&error.text).is_some_and(|row| !row.fields.is_empty());
         let known = || errors.iter().rposition(is_known);
@@ -260,5 +264,4 @@ fn named_field(name: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-#[path = "startup_error_tests.rs"]
 mod tests;

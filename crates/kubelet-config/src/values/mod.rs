@@ -1,8 +1,17 @@
-//! File paths in the form of Go's `filepath` package.
+//! Values as Go and Kubernetes write them: durations, quantities, numbers, labels, paths and lines of CSV.
+
+pub mod csv;
+pub mod duration;
+pub mod label;
+pub mod quantity;
+pub(crate) mod strconv;
+pub mod units;
+
+pub use strconv::{unsigned, unsigned32};
 
 /// Cleans an absolute path as Go's `filepath.Clean` does.
 #[must_use]
-pub fn clean(path: &str) -> String {
+pub fn clean_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -18,7 +27,7 @@ pub fn clean(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::clean;
+    use super::clean_path;
 
     #[test]
     fn cleans_paths_as_go_does() {
@@ -31,7 +40,7 @@ mod tests {
             ("/..", "/"),
             ("/a..", "/a.."),
         ] {
-            assert_eq!(clean(path), cleaned, "{path}");
+            assert_eq!(clean_path(path), cleaned, "{path}");
         }
     }
 }

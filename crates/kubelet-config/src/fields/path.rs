@@ -1,9 +1,9 @@
 //! Field names as users write them: `evictionHard`, `logging.options.json`, `registerWithTaints[0].key`,
 //! `registerWithTaints.key`, `evictionHard.memory.available`. The kind may precede the name, as in `kubectl explain`.
 
-use super::KIND;
-use super::fields::{self, Field};
-use crate::spelling::nearest;
+use crate::KIND;
+use crate::fields::{self, Field};
+use crate::finding::nearest;
 
 /// The target of a name.
 #[derive(Debug, Clone, PartialEq)]

@@ -154,8 +154,8 @@ fn bracketed(after: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields;
     use super::*;
+    use crate::fields;
 
     #[test]
     fn secret_fields_exist() {

@@ -5,15 +5,14 @@
 
 use std::sync::LazyLock;
 
-use super::minor::Minor;
-use super::table;
+use crate::{Minor, table};
 
-static TEXT: &str = include_str!("../data/tls.csv");
+static TEXT: &str = include_str!("../../data/tls.csv");
 static TABLE: LazyLock<Vec<TlsName>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| name(&cells)).collect());
 
 /// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TlsKind {
     /// A cipher suite, by name.
     Cipher,
     /// A curve or another key exchange, by number.
@@ -24,12 +23,12 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsName {
     /// The kind.
-    pub kind: Kind,
+    pub kind: TlsKind,
     /// The value in the configuration.
     pub value: String,
     /// The first minor that supports the name.
     pub since: Minor,
-    /// The last minor that supports the name. [`NEWEST`](crate::minor::NEWEST) means that it is still supported.
+    /// The last minor that supports the name. [`NEWEST`](crate::NEWEST) means that it is still supported.
     pub until: Minor,
     /// True if Go lists the cipher suite as insecure.
     pub insecure: bool,
@@ -38,7 +37,7 @@ pub struct TlsName {
 }
 
 /// Returns the names of a kind that a version supports.
-pub fn known(kind: Kind, minor: Minor) -> impl Iterator<Item = &'static TlsName> + Clone {
+pub fn tls_names(kind: TlsKind, minor: Minor) -> impl Iterator<Item = &'static TlsName> + Clone {
     TABLE.iter().filter(move |name| name.kind == kind && (name.since..=name.until).contains(&minor))
 }
 
@@ -46,8 +45,8 @@ fn name(cells: &[String]) -> Option<TlsName> {
     let [kind, value, since, until, insecure, common_name] = cells else { return None };
     Some(TlsName {
         kind: match kind.as_str() {
-            "cipher" => Kind::Cipher,
-            "curve" => Kind::Curve,
+            "cipher" => TlsKind::Cipher,
+            "curve" => TlsKind::Curve,
             _ => return None,
         },
         value: value.clone(),
@@ -73,16 +72,16 @@ mod tests {
         assert!(TABLE.is_sorted_by_key(|name| (name.kind, name.value.parse::<u16>().ok(), name.value.clone())));
         for name in TABLE.iter() {
             assert!(name.since <= name.until, "{}", name.value);
-            assert_eq!(name.kind == Kind::Curve, name.value.parse::<u16>().is_ok(), "{}", name.value);
+            assert_eq!(name.kind == TlsKind::Curve, name.value.parse::<u16>().is_ok(), "{}", name.value);
         }
     }
 
     #[test]
     fn names_depend_on_version() {
-        let ciphers = |minor| known(Kind::Cipher, Minor(minor)).count();
+        let ciphers = |minor| tls_names(TlsKind::Cipher, Minor(minor)).count();
         assert_eq!((ciphers(16), ciphers(18), ciphers(19), ciphers(36)), (22, 22, 27, 27));
-        assert_eq!(known(Kind::Curve, Minor(35)).count(), 0);
-        let curves: Vec<_> = known(Kind::Curve, Minor(36)).map(|curve| curve.common_name.as_str()).collect();
+        assert_eq!(tls_names(TlsKind::Curve, Minor(35)).count(), 0);
+        let curves: Vec<_> = tls_names(TlsKind::Curve, Minor(36)).map(|curve| curve.common_name.as_str()).collect();
         assert!(curves.contains(&"X25519") && curves.contains(&"X25519MLKEM768"));
     }
 }

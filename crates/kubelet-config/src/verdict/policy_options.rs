@@ -6,10 +6,10 @@
 
 use std::sync::LazyLock;
 
-use super::minor::Minor;
-use super::table::{self, Spans};
+use crate::Minor;
+use crate::table::{self, Spans};
 
-static TEXT: &str = include_str!("../data/policy-options.csv");
+static TEXT: &str = include_str!("../../data/policy-options.csv");
 static TABLE: LazyLock<Vec<PolicyOption>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| option(&cells)).collect());
 
@@ -31,7 +31,7 @@ pub struct PolicyOption {
     pub name: String,
     /// The first minor that has the option.
     pub since: Minor,
-    /// The last minor that has the option. [`NEWEST`](crate::minor::NEWEST) means that it still exists.
+    /// The last minor that has the option. [`NEWEST`](crate::NEWEST) means that it still exists.
     pub until: Minor,
     /// The type of the value.
     pub value_type: OptionType,

@@ -11,6 +11,10 @@ use serde::Serialize;
 
 use crate::Minor;
 
+mod spelling;
+
+pub use spelling::{Proposals, nearest};
+
 /// The severity of a finding. Only errors stop a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -9,11 +9,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::fields::{self, Field, FieldType, Range};
-use super::format::{self, Format};
-use super::gates::{self, GateProperties};
-use super::tls::{self, Kind};
-use super::{API_VERSION, KIND, Minor};
+use crate::fields::tls::{TlsKind, tls_names};
+use crate::fields::{self, Field, FieldType, Format, Range, format};
+use crate::gates::{self, GateProperties};
+use crate::{API_VERSION, KIND, Minor};
 
 /// Returns the schema of one version.
 #[must_use]
@@ -120,10 +119,10 @@ fn type_names(types: &[FieldType], null: bool) -> Json {
 fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
     match field.format {
         Some(Format::CipherSuite) => {
-            return Some(tls::known(Kind::Cipher, minor).map(|name| json!(name.value)).collect());
+            return Some(tls_names(TlsKind::Cipher, minor).map(|name| json!(name.value)).collect());
         }
         Some(Format::Curve) => {
-            return Some(tls::known(Kind::Curve, minor).filter_map(|name| name.value.parse::<u16>().ok()).collect());
+            return Some(tls_names(TlsKind::Curve, minor).filter_map(|name| name.value.parse::<u16>().ok()).collect());
         }
         _ => {}
     }

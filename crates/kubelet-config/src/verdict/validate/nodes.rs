@@ -2,7 +2,7 @@
 
 use super::choices::value_of;
 use crate::document::Node;
-use crate::label::{check_label_key, check_label_value};
+use crate::values::label::{check_label_key, check_label_value};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 

@@ -1,8 +1,8 @@
 //! The direction of a change between two numbers, percentages, quantities, durations or booleans, or between a text and
 //! none.
 
-use super::duration;
-use super::quantity::Quantity;
+use crate::values::duration;
+use crate::values::quantity::Quantity;
 
 /// The direction of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,13 +10,12 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 
-use super::direction::{Direction, direction};
-use super::document::{Document, Value};
-use super::effective::{self, EffectiveChange, ValueChange};
-use super::risk::{default, plain};
-use super::{Minor, table};
+use crate::document::{Document, Value};
+use crate::effective::{self, EffectiveChange, ValueChange};
+use crate::risk::{Direction, default, direction, plain};
+use crate::{Minor, table};
 
-static TEXT: &str = include_str!("../data/removals.csv");
+static TEXT: &str = include_str!("../../data/removals.csv");
 static TABLE: LazyLock<BTreeMap<String, Removal>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(removal).map(|removal| (removal.field.clone(), removal)).collect());
 

@@ -1,6 +1,6 @@
 //! Rules for directories.
 
-use crate::filepath;
+use crate::values::clean_path;
 use crate::verdict::refusals::Check;
 
 const DIR: &str = "podLogsDir";
@@ -9,10 +9,10 @@ pub(super) const CHECKS: &[Check] = &[
     ("pod-logs-dir", |config, refusals| {
         let dir = config.text(DIR);
         // A relative path is joined with the configuration's directory, which also cleans it.
-        if dir.starts_with('/') && dir != filepath::clean(dir) {
+        if dir.starts_with('/') && dir != clean_path(dir) {
             refusals
                 .field(config, DIR, format!("{DIR} is {dir}; it must not contain //, . or .., nor end with /"))
-                .help(format!("write {}", filepath::clean(dir)));
+                .help(format!("write {}", clean_path(dir)));
         }
     }),
     ("pod-logs-dir-ascii", |config, refusals| {

@@ -4,9 +4,8 @@ use serde_json::Value as Json;
 
 use crate::defaults;
 use crate::document::Document;
-use crate::fields::{self, Field};
-use crate::format::Format;
-use crate::{duration, quantity, secrets};
+use crate::fields::{self, Field, Format, secrets};
+use crate::values::{duration, quantity};
 
 /// Length from which a value in an error is a sign by itself that the error concerns its field, in bytes.
 const MIN_VALUE: usize = 3;

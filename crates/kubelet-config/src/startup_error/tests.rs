@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 /// What kubelets 1.21.1 and 1.36.2 logged before they exited.
-static RECORDED: &str = include_str!("../../../tests/data/startup-errors.jsonl");
+static RECORDED: &str = include_str!("../../../../tests/data/startup-errors.jsonl");
 /// The fields that each recorded case concerns, if its kubelet exits: id, fields.
 const EXPECTED: [(&str, &str); 44] = [
     ("clientCAFile-missing", "authentication.x509.clientCAFile"),

@@ -6,7 +6,7 @@ use super::cpuset;
 use crate::Minor;
 use crate::document::{Entry, Node, Reading};
 use crate::finding::Place;
-use crate::quantity::Quantity;
+use crate::values::quantity::Quantity;
 use crate::verdict::Config;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;

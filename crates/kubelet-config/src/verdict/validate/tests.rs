@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::document::Document;
-use crate::minor::{NEWEST, OLDEST};
-use crate::rules::{self, Rule, RuleStage};
+use crate::verdict::rules::{self, Rule, RuleStage};
 use crate::verdict::{Stage, Verdict, assess};
-use crate::{Minor, gates};
+use crate::{Minor, NEWEST, OLDEST, gates};
 
 use super::GROUPS;
 

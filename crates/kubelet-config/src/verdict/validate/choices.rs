@@ -1,8 +1,7 @@
 //! Rules for texts that must be one of the values in the table of fields.
 
 use crate::fields;
-use crate::finding::Place;
-use crate::spelling::nearest;
+use crate::finding::{Place, nearest};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
