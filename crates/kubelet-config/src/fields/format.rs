@@ -19,9 +19,9 @@ macro_rules! quantity {
 }
 
 /// A duration as Go parses it (`time.ParseDuration`).
-pub const DURATION: &str = concat!("^[+-]?(0|(", number!(), "(ns|us|µs|μs|ms|s|m|h))+)$");
+pub(super) const DURATION: &str = concat!("^[+-]?(0|(", number!(), "(ns|us|µs|μs|ms|s|m|h))+)$");
 /// A quantity (apimachinery `resource.ParseQuantity`).
-pub const QUANTITY: &str = concat!("^[+-]?", quantity!(), "$");
+pub(super) const QUANTITY: &str = concat!("^[+-]?", quantity!(), "$");
 /// Label names and similar names (apimachinery `validation.IsQualifiedName`), without a length limit.
 macro_rules! label {
     () => {
@@ -148,8 +148,7 @@ formats! {
 impl Format {
     /// Reports whether every kubelet refuses the empty string. A missing key in a list item stands for the empty
     /// string.
-    #[must_use]
-    pub fn refuses_empty(self) -> bool {
+    pub(super) fn refuses_empty(self) -> bool {
         matches!(self, Self::QualifiedName | Self::FilePattern)
     }
 }

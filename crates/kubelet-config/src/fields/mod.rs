@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use crate::Minor;
-use crate::table::{self, Spans};
+use crate::table;
 
 mod format;
 mod path;
@@ -22,6 +22,7 @@ mod schema;
 pub mod secrets;
 mod tls;
 
+pub use crate::table::Spans;
 pub use format::Format;
 pub use path::{NotFound, Target, find, plain};
 pub use schema::schema;
@@ -168,8 +169,7 @@ impl Field {
 
     /// Reports whether null means unset. Only durations that are not Go pointers refuse null
     /// (`metav1.Duration.UnmarshalJSON` reads a text).
-    #[must_use]
-    pub fn allows_null(&self, minor: Minor) -> bool {
+    pub(crate) fn allows_null(&self, minor: Minor) -> bool {
         self.types.at(minor).is_none_or(|types| *types != [FieldType::Duration]) || self.keeps_zero(minor)
     }
 
@@ -186,8 +186,7 @@ impl Field {
     }
 
     /// Reports whether an explicit zero value stays zero in this version. Otherwise it means the default.
-    #[must_use]
-    pub fn keeps_zero(&self, minor: Minor) -> bool {
+    pub(crate) fn keeps_zero(&self, minor: Minor) -> bool {
         self.pointer_since.is_some_and(|since| since <= minor)
     }
 

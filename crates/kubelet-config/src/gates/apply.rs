@@ -12,14 +12,14 @@ const ALL_BETA: &str = "AllBeta";
 
 /// The effective feature gates of a kubelet. The default value has no gates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EnabledGates {
+pub(crate) struct EnabledGates {
     minor: Minor,
     set: BTreeMap<&'static str, bool>,
 }
 
 /// The reason why a kubelet refuses the gates of its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GateError {
+pub(crate) enum GateError {
     /// This version does not have the gate.
     Unknown {
         /// The name in the file.
@@ -49,14 +49,12 @@ impl Default for EnabledGates {
 
 impl EnabledGates {
     /// Returns the default gates of a version.
-    #[must_use]
-    pub fn defaults(minor: Minor) -> Self {
+    pub(crate) fn defaults(minor: Minor) -> Self {
         Self { minor, set: BTreeMap::new() }
     }
 
     /// Reports whether a gate is on. A gate that this version does not have is off.
-    #[must_use]
-    pub fn is_on(&self, gate: &str) -> bool {
+    pub(crate) fn is_on(&self, gate: &str) -> bool {
         match self.set.get(gate) {
             Some(on) => *on,
             None => lookup(gate, self.minor).is_some_and(|at| at.default),
@@ -72,7 +70,7 @@ impl EnabledGates {
 ///
 /// # Errors
 /// Every reason why the kubelet refuses the gates; never empty.
-pub fn apply(minor: Minor, given: &BTreeMap<String, bool>) -> Result<EnabledGates, Vec<GateError>> {
+pub(crate) fn apply(minor: Minor, given: &BTreeMap<String, bool>) -> Result<EnabledGates, Vec<GateError>> {
     let mut enabled = EnabledGates::defaults(minor);
     let mut errors = Vec::new();
     for (all, stage) in [(ALL_ALPHA, GateStage::Alpha), (ALL_BETA, GateStage::Beta)] {

@@ -16,7 +16,7 @@ use crate::Minor;
 
 mod apply;
 
-pub use apply::{EnabledGates, GateError, apply};
+pub(crate) use apply::{EnabledGates, GateError, apply};
 
 static TEXT: &str = include_str!("../../data/gates.csv");
 static NEEDS_TEXT: &str = include_str!("../../data/gate-dependencies.csv");
@@ -112,8 +112,7 @@ pub fn known_by(gate: &str) -> Option<(Minor, Minor)> {
 }
 
 /// Returns the first version of the unbroken range in which a gate is locked, if it is locked in this one.
-#[must_use]
-pub fn locked_since(gate: &str, minor: Minor) -> Option<Minor> {
+pub(crate) fn locked_since(gate: &str, minor: Minor) -> Option<Minor> {
     let before = history(gate).iter().rev().skip_while(|span| span.since > minor);
     before.take_while(|span| span.at.locked).last().map(|span| span.since)
 }

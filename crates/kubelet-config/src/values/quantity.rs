@@ -19,13 +19,13 @@ pub struct Quantity {
 
 /// A text parsed as a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The amount.
-    pub amount: Quantity,
+    pub(crate) amount: Quantity,
     /// Result of `Quantity.AsInt64`, which depends on the notation. It is `None` for `1.0` and `1000m`, which have
     /// digits below the unit. It is also `None` for `1.5Gi` and `1Ei`, which upstream does not parse on its fast
     /// path.
-    pub as_int64: Option<i64>,
+    pub(crate) as_int64: Option<i64>,
 }
 
 /// Error for a text that is not a quantity.
@@ -113,7 +113,7 @@ pub fn is_quantity(text: &str) -> bool {
 ///
 /// # Errors
 /// The text is not a quantity.
-pub fn read(text: &str) -> Result<Reading, InvalidQuantity> {
+pub(crate) fn read(text: &str) -> Result<Reading, InvalidQuantity> {
     if text.is_empty() {
         return Err(InvalidQuantity);
     }
@@ -155,8 +155,7 @@ pub fn read(text: &str) -> Result<Reading, InvalidQuantity> {
 
 /// Returns a quantity in the form in which upstream prints it (`Quantity.CanonicalizeBytes`): the largest unit without
 /// a fraction, of the kind in which it is written. `None` if the text is not a quantity.
-#[must_use]
-pub fn canonical(text: &str) -> Option<String> {
+pub(crate) fn canonical(text: &str) -> Option<String> {
     let nanos = read(text).ok()?.amount.nanos;
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
     let is_binary = matches!(unit(suffix), Some(Unit::Two(_))) && nanos.abs() >= 1024 * NANOS;

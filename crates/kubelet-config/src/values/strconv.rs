@@ -2,8 +2,7 @@
 //! policy options this way.
 
 /// Parses a boolean (`strconv.ParseBool`).
-#[must_use]
-pub fn boolean(text: &str) -> Option<bool> {
+pub(crate) fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -12,8 +11,7 @@ pub fn boolean(text: &str) -> Option<bool> {
 }
 
 /// Parses a signed or unsigned decimal number of 64 bits (`strconv.Atoi`).
-#[must_use]
-pub fn integer(text: &str) -> Option<i64> {
+pub(crate) fn integer(text: &str) -> Option<i64> {
     // Rust accepts the same texts: an optional sign and digits.
     text.parse().ok()
 }
@@ -33,8 +31,7 @@ pub fn unsigned32(text: &str) -> Option<u32> {
 
 /// Parses a 32-bit number (`strconv.ParseFloat(text, 32)`): decimal or hexadecimal, with underscores between digits,
 /// infinity or NaN. Returns `None` also for numbers out of range.
-#[must_use]
-pub fn float32(text: &str) -> Option<f32> {
+pub(crate) fn float32(text: &str) -> Option<f32> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

@@ -3,11 +3,10 @@
 use crate::values::quantity::Quantity;
 
 /// Smaller amounts of memory and disk probably have a wrong unit.
-pub const MIN_BYTES: i64 = 1 << 20;
+pub(crate) const MIN_BYTES: i64 = 1 << 20;
 
 /// Reports whether a key of a map of KubeletConfiguration has an amount of memory or disk.
-#[must_use]
-pub fn counts_bytes(map: &str, key: &str) -> bool {
+pub(crate) fn counts_bytes(map: &str, key: &str) -> bool {
     match map {
         "kubeReserved" | "systemReserved" => matches!(key, "memory" | "ephemeral-storage"),
         "evictionHard" | "evictionSoft" | "evictionMinimumReclaim" => {
@@ -19,8 +18,7 @@ pub fn counts_bytes(map: &str, key: &str) -> bool {
 
 /// Returns the quantity that a text such as `1GB`, `1 gib` or `1g` probably means: `1Gi`. `None` for a quantity, and
 /// for a text that is no number with such a unit.
-#[must_use]
-pub fn intended(text: &str) -> Option<String> {
+pub(crate) fn intended(text: &str) -> Option<String> {
     if Quantity::parse(text).is_ok() {
         return None;
     }
@@ -36,8 +34,7 @@ pub fn intended(text: &str) -> Option<String> {
 }
 
 /// Returns the same number with the binary unit, such as `1Gi` for `1G`. `None` for a text without a decimal unit.
-#[must_use]
-pub fn binary(text: &str) -> Option<String> {
+pub(crate) fn binary(text: &str) -> Option<String> {
     let number = text.strip_suffix(['k', 'M', 'G', 'T', 'P', 'E'])?;
     let unit = text.get(number.len()..)?.to_ascii_uppercase();
     number.ends_with(|c: char| c.is_ascii_digit()).then(|| format!("{number}{unit}i"))

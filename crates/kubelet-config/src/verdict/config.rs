@@ -26,13 +26,11 @@ pub struct Config<'d> {
 
 impl<'d> Config<'d> {
     /// Wraps a document for a kubelet of this version, with the effective gates.
-    #[must_use]
-    pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
+    pub(crate) fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { root: &document.root, minor, gates, has_defaults: true, filled: OnceCell::new() }
     }
 
     /// Wraps a document that writes out every default, so that a missing or zero value has none.
-    #[must_use]
     pub(crate) fn explicit(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { has_defaults: false, ..Self::new(document, minor, gates) }
     }
@@ -55,20 +53,17 @@ impl<'d> Config<'d> {
     }
 
     /// Returns the version of the kubelet.
-    #[must_use]
-    pub fn minor(&self) -> Minor {
+    pub(crate) fn minor(&self) -> Minor {
         self.minor
     }
 
     /// Reports whether a feature gate is on.
-    #[must_use]
-    pub fn gate(&self, name: &str) -> bool {
+    pub(crate) fn gate(&self, name: &str) -> bool {
         self.gates.is_on(name)
     }
 
     /// Returns the value of a field in the file, if this version has the field and the value is not null.
-    #[must_use]
-    pub fn given(&self, path: &str) -> Option<&'d Node> {
+    pub(crate) fn given(&self, path: &str) -> Option<&'d Node> {
         let field = fields::lookup(path)?;
         debug_assert!(!path.contains(['[', '{']), "{path} is inside a list or a map");
         if !field.is_known_to(self.minor) {
@@ -90,8 +85,7 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a number, under the same rules as [`Self::int`].
-    #[must_use]
-    pub fn number(&self, path: &str) -> Option<f64> {
+    pub(crate) fn number(&self, path: &str) -> Option<f64> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.reading()? {
             // Exact enough: the kubelet uses a float64 too.
@@ -107,8 +101,7 @@ impl<'d> Config<'d> {
 
     /// Returns a text, or its default if unset (or empty, where empty means unset). Empty if unset and without a
     /// default.
-    #[must_use]
-    pub fn text(&self, path: &str) -> &'d str {
+    pub(crate) fn text(&self, path: &str) -> &'d str {
         let Some(field) = fields::lookup(path) else { return "" };
         let given = self.given(path).and_then(Node::text);
         given
@@ -118,8 +111,7 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a boolean, or its default if unset. `None` if unset and without a default.
-    #[must_use]
-    pub fn flag(&self, path: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, path: &str) -> Option<bool> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.reading()? {
             Reading::Bool(value) => Some(value),
@@ -129,15 +121,13 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a boolean; false if unset and without a default.
-    #[must_use]
-    pub fn is(&self, path: &str) -> bool {
+    pub(crate) fn is(&self, path: &str) -> bool {
         self.flag(path).unwrap_or(false)
     }
 
     /// Returns a duration in nanoseconds, or its default if unset (or zero, where zero means unset). `None` if unset
     /// and without a default. A whole number is in nanoseconds.
-    #[must_use]
-    pub fn duration(&self, path: &str) -> Option<i64> {
+    pub(crate) fn duration(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.text() {
             Some(text) => duration::nanoseconds(text).ok(),
@@ -151,13 +141,12 @@ impl<'d> Config<'d> {
     }
 
     /// Returns the items of a list in the file; `None` if unset.
-    #[must_use]
-    pub fn list(&self, path: &str) -> Option<&'d [Node]> {
+    pub(crate) fn list(&self, path: &str) -> Option<&'d [Node]> {
         self.given(path)?.sequence()
     }
 
     /// Returns the entries of a map in the file; empty if unset.
-    pub fn entries(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d Entry)> + use<'d> {
+    pub(crate) fn entries(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d Entry)> + use<'d> {
         self.given(path).and_then(Node::mapping).into_iter().flatten().map(|(key, entry)| (key.as_str(), entry))
     }
 
@@ -181,8 +170,7 @@ impl<'d> Config<'d> {
 }
 
 /// Returns the whole number that the kubelet reads from a scalar.
-#[must_use]
-pub fn whole(node: &Node) -> Option<i128> {
+pub(crate) fn whole(node: &Node) -> Option<i128> {
     node.reading()?.whole()
 }
 

@@ -9,28 +9,24 @@ use crate::values::duration;
 impl Config<'_> {
     /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. `None` if it is unset and the gate
     /// `KubeletCrashLoopBackOffMax` is off.
-    #[must_use]
-    pub fn max_container_restart_period(&self) -> Option<i64> {
+    pub(crate) fn max_container_restart_period(&self) -> Option<i64> {
         duration::nanoseconds(self.filled("crashLoopBackOff", Some("maxContainerRestartPeriod"))?.as_str()?).ok()
     }
 
     /// Returns `imagePullCredentialsVerificationPolicy`. Empty if it is unset and the gate
     /// `KubeletEnsureSecretPulledImages` is off.
-    #[must_use]
-    pub fn image_pull_credentials_verification_policy(&self) -> &str {
+    pub(crate) fn image_pull_credentials_verification_policy(&self) -> &str {
         self.filled("imagePullCredentialsVerificationPolicy", None).and_then(Json::as_str).unwrap_or_default()
     }
 
     /// Returns `serializeImagePulls`. Since 1.27 the default is false if several parallel pulls are allowed.
-    #[must_use]
-    pub fn serialize_image_pulls(&self) -> bool {
+    pub(crate) fn serialize_image_pulls(&self) -> bool {
         self.filled("serializeImagePulls", None).and_then(Json::as_bool).unwrap_or_default()
     }
 
     /// Returns `enforceNodeAllocatable`, each value with its index in the file. An unset list means `[pods]`; an empty
     /// list stays empty.
-    #[must_use]
-    pub fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
+    pub(crate) fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
         match self.list("enforceNodeAllocatable") {
             None => {
                 let items = self.filled("enforceNodeAllocatable", None).and_then(Json::as_array);

@@ -25,11 +25,11 @@ mod startup;
 mod sysctl;
 mod validate;
 
-pub use config::{Config, whole};
+pub use config::Config;
+pub(crate) use config::whole;
 pub use findings::{dropped_fields, findings};
 pub use host_need::{HostNeed, KeptMemory, StateFile};
 pub(crate) use load::folds_to;
-pub use refusals::Refusals;
 pub(crate) use startup::{cpu_manager, log_rotation, server};
 
 /// The last stage that a kubelet reaches with a configuration.

@@ -15,7 +15,7 @@ static TABLE: LazyLock<Vec<PolicyOption>> =
 
 /// The type of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptionType {
+pub(super) enum OptionType {
     /// A boolean in Go's syntax.
     Boolean,
     /// A whole number.
@@ -24,23 +24,23 @@ pub enum OptionType {
 
 /// One option.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyOption {
+pub(super) struct PolicyOption {
     /// The field that has the option as a key.
-    pub field: String,
+    pub(super) field: String,
     /// The name.
-    pub name: String,
+    pub(super) name: String,
     /// The first minor that has the option.
-    pub since: Minor,
+    pub(super) since: Minor,
     /// The last minor that has the option. [`NEWEST`](crate::NEWEST) means that it still exists.
-    pub until: Minor,
+    pub(super) until: Minor,
     /// The type of the value.
-    pub value_type: OptionType,
+    pub(super) value_type: OptionType,
     /// The gate that the option requires at its stage. A stable option requires none.
-    pub gate: Spans<String>,
+    pub(super) gate: Spans<String>,
 }
 
 /// Returns the options of a field in this version.
-pub fn known(field: &str, minor: Minor) -> impl Iterator<Item = &'static PolicyOption> {
+pub(super) fn known(field: &str, minor: Minor) -> impl Iterator<Item = &'static PolicyOption> {
     TABLE.iter().filter(move |option| option.field == field && (option.since..=option.until).contains(&minor))
 }
 

@@ -9,7 +9,7 @@ pub(super) type Check = (&'static str, fn(&Config<'_>, &mut Refusals));
 
 /// The refusals so far.
 #[derive(Debug, Default)]
-pub struct Refusals {
+pub(super) struct Refusals {
     rule: &'static str,
     list: Vec<Refusal>,
 }
@@ -26,18 +26,17 @@ impl Refusals {
     }
 
     /// Returns the rule that is running.
-    #[must_use]
-    pub fn rule(&self) -> &'static str {
+    pub(super) fn rule(&self) -> &'static str {
         self.rule
     }
 
     /// Refuses a field of the table, at its value or the nearest place in the file.
-    pub fn field(&mut self, config: &Config<'_>, path: &str, message: impl Into<String>) -> &mut Self {
+    pub(super) fn field(&mut self, config: &Config<'_>, path: &str, message: impl Into<String>) -> &mut Self {
         self.at(path, config.place(path), message)
     }
 
     /// Refuses a value at a place, such as a value inside a list or a map.
-    pub fn at(&mut self, field: impl Into<String>, place: Place, message: impl Into<String>) -> &mut Self {
+    pub(super) fn at(&mut self, field: impl Into<String>, place: Place, message: impl Into<String>) -> &mut Self {
         self.list.push(Refusal {
             rule: self.rule,
             field: field.into(),
@@ -50,7 +49,7 @@ impl Refusals {
     }
 
     /// Adds a related place to the last refusal.
-    pub fn related(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
+    pub(super) fn related(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
             last.related.push((place, label.into()));
         }
@@ -58,12 +57,12 @@ impl Refusals {
     }
 
     /// Adds a related field to the last refusal, if the file sets the field.
-    pub fn related_field(&mut self, config: &Config<'_>, path: &str, label: impl Into<String>) -> &mut Self {
+    pub(super) fn related_field(&mut self, config: &Config<'_>, path: &str, label: impl Into<String>) -> &mut Self {
         if config.given(path).is_some() { self.related(config.place(path), label) } else { self }
     }
 
     /// Sets the fix of the last refusal.
-    pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
+    pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
             last.help = Some(help.into());
         }
@@ -71,14 +70,12 @@ impl Refusals {
     }
 
     /// Returns all refusals.
-    #[must_use]
-    pub fn into_list(self) -> Vec<Refusal> {
+    pub(super) fn into_list(self) -> Vec<Refusal> {
         self.list
     }
 
     /// Reports whether nothing is refused so far.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 }

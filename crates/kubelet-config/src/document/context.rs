@@ -1,36 +1,15 @@
-//! Parsing of a text into the tree that the kubelet reads. As in the kubelet's decoder, a text whose first nonblank
-//! character is `{` is JSON, and any other is YAML (apimachinery `yaml.IsJSONBuffer`).
-//!
-//! A doubtful text still yields a tree, with a finding at the place of the doubt.
+//! The findings of one parse, and the places in its file.
 
 use std::sync::Arc;
 
-use super::{Document, MAX_BYTES, Parsed, Scalar, Syntax, Unread, ambiguity, json, yaml};
+use go_yaml::{Scalar, Span};
+
+use super::{Unread, ambiguity};
 use crate::finding::{Finding, Place};
 
 /// The maximum number of findings of one text. A text with more is probably not a configuration. The reason for a
 /// missing document and the finding about nesting do not count.
-const MAX_FINDINGS: usize = 100;
-
-pub(super) fn parse(file: &str, text: &str) -> Parsed {
-    let file: Arc<str> = file.into();
-    let mut context = ParseContext { file: file.clone(), findings: Vec::new(), unread: None };
-    if text.len() > MAX_BYTES {
-        let message = format!("the file has {} bytes; the limit is {MAX_BYTES}", text.len());
-        context.refuse(Finding::error("file-too-large", message).at(Place::whole_file(file)), Unread::Bounds);
-        return Parsed { document: None, findings: context.findings, unread: context.unread };
-    }
-    let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Yaml };
-    let root = match syntax {
-        Syntax::Json => json::read(text, &mut context),
-        Syntax::Yaml => yaml::read(text, &mut context),
-    };
-    if root.is_err() && context.unread.is_none() {
-        context.unread = Some(Unread::Malformed);
-    }
-    let document = root.ok().filter(|_| context.unread.is_none()).map(|root| Document { root, syntax });
-    Parsed { document, findings: context.findings, unread: context.unread }
-}
+pub(super) const MAX_FINDINGS: usize = 100;
 
 /// The error that stops parsing. The findings of [`ParseContext`] have the reason.
 pub(super) struct Stop;
@@ -40,7 +19,7 @@ pub(super) struct ParseContext {
     pub(super) file: Arc<str>,
     pub(super) findings: Vec<Finding>,
     /// The reason for a missing document.
-    unread: Option<Unread>,
+    pub(super) unread: Option<Unread>,
 }
 
 impl ParseContext {
@@ -94,5 +73,8 @@ impl ParseContext {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Returns the place of a span in a file.
+pub(super) fn place(span: Span, file: &Arc<str>) -> Place {
+    let Span { offset, len, line, column } = span;
+    Place { file: file.clone(), offset, len, line, column }
+}

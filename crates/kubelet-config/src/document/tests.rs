@@ -1,15 +1,15 @@
 //! Tests of parsing: places, findings and limits.
 
-use super::super::{MAX_NODES, Node};
+use super::context::MAX_FINDINGS;
 use super::*;
 
 fn codes(text: &str) -> Vec<(&'static str, usize)> {
-    let parsed = parse("f.yaml", text);
+    let parsed = Document::parse("f.yaml", text);
     parsed.findings.iter().map(|f| (f.code, f.place.as_ref().map_or(0, |p| p.line))).collect()
 }
 
 fn canonical(text: &str) -> String {
-    let parsed = parse("f.yaml", text);
+    let parsed = Document::parse("f.yaml", text);
     assert_eq!(parsed.findings, [], "{text}");
     parsed.document.expect("a document").canonical()
 }
@@ -17,7 +17,7 @@ fn canonical(text: &str) -> String {
 #[test]
 fn places_point_into_the_text() {
     let text = "a: é\nb:\n  - [x, 'y z']\n  - |\n    lit\n";
-    let document = parse("f.yaml", text).document.expect("a document");
+    let document = Document::parse("f.yaml", text).document.expect("a document");
     let b = document.root.get("b").and_then(Node::sequence).expect("a list");
     let y = &b[0].sequence().expect("a list")[1].place;
     assert_eq!((&text[y.offset..y.offset + y.len], y.line, y.column), ("'y z'", 3, 9));
@@ -46,7 +46,7 @@ fn reports_empty_texts_and_second_documents() {
 
 #[test]
 fn reports_first_place_of_duplicate_key() {
-    let parsed = parse("f.yaml", "a: 1\nb: 2\n\"a\": 3\n");
+    let parsed = Document::parse("f.yaml", "a: 1\nb: 2\n\"a\": 3\n");
     assert_eq!(parsed.findings.len(), 1);
     assert_eq!(parsed.findings[0].place.as_ref().map(|p| p.line), Some(3));
     assert_eq!(parsed.findings[0].related[0].0.line, 1);
@@ -58,7 +58,7 @@ fn reports_keys_that_are_not_text() {
         codes("1: a\nyes: b\n~: d\n1.5: e\n? [x]\n: c\n1: d\n"),
         [("key-not-text", 1), ("key-not-text", 2), ("malformed-yaml", 3), ("key-not-text", 4), ("malformed-yaml", 5)]
     );
-    let parsed = parse("f.yaml", "1: a\nyes: b\n1.50: c\n!!int '0x10': d\n");
+    let parsed = Document::parse("f.yaml", "1: a\nyes: b\n1.50: c\n!!int '0x10': d\n");
     assert_eq!(
         parsed.document.map(|document| document.canonical()).as_deref(),
         Some("\"1\": a\n\"1.5\": c\n\"16\": d\n\"true\": b\n")
@@ -155,7 +155,7 @@ fn limits_findings_of_hostile_texts() {
         (format!("{{\"a\":{}", many("{\"a\":", 60_000)), 1),
         (format!("a: &a {{{}}}\nb: {{{}}}", numbered(300, |n| format!("k{n}: v, ")), many("<<: *a, ", 2_000)), 1),
     ] {
-        let parsed = parse("f.yaml", &text);
+        let parsed = Document::parse("f.yaml", &text);
         let found: Vec<_> = parsed.findings.iter().map(|f| f.code).collect();
         assert!(found.len() <= most, "{:?}: {found:?}", text.get(..60));
         assert_eq!(parsed.document.is_none(), parsed.unread.is_some());
@@ -164,7 +164,7 @@ fn limits_findings_of_hostile_texts() {
 
 #[test]
 fn reports_reason_for_missing_tree() {
-    let unread = |text: &str| parse("f.yaml", text).unread;
+    let unread = |text: &str| Document::parse("f.yaml", text).unread;
     for text in [
         "",
         "a: [",
@@ -197,7 +197,7 @@ fn tree_matches_the_kubelet() {
         ("a: !foo 5\nb: !!int '0x10'\nc: !!binary aGk=", r#"{"a":"5","b":16,"c":"hi"}"#),
         ("a: 1\n---\na: 2", r#"{"a":1}"#),
     ] {
-        let parsed = parse("f.yaml", text);
+        let parsed = Document::parse("f.yaml", text);
         assert_eq!(parsed.document.map(|document| document.to_json().to_string()).as_deref(), Some(json), "{text}");
     }
 }
