@@ -1,5 +1,6 @@
 //! A decoded configuration with defaults, accessed by the paths of the table of fields. Fields that the kubelet drops
-//! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here.
+//! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here, except those with
+//! a method of their own.
 
 use std::cell::OnceCell;
 
@@ -150,6 +151,19 @@ impl<'d> Config<'d> {
         self.given(path).and_then(Node::mapping).into_iter().flatten().map(|(key, entry)| (key.as_str(), entry))
     }
 
+    /// Returns the entries of a map of strings in the file. Null is empty; other values that are not text are omitted.
+    pub(crate) fn texts(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d str, &'d Entry)> + use<'d> {
+        self.entries(path).filter_map(|(key, entry)| Some((key, text_of(&entry.value)?, entry)))
+    }
+
+    /// Returns the items of a list of strings in the file, each with its path. Null is empty; other values that are not
+    /// text are omitted.
+    pub(crate) fn items(&self, path: &str) -> impl Iterator<Item = (String, &'d str, &'d Node)> + use<'d> {
+        let path = path.to_owned();
+        let list = self.list(&path).unwrap_or_default().iter().enumerate();
+        list.filter_map(move |(at, node)| Some((format!("{path}[{at}]"), text_of(node)?, node)))
+    }
+
     /// Returns the place of a field. For an unset field this is the closest enclosing object, or the start of the
     /// document.
     #[must_use]
@@ -169,9 +183,46 @@ impl<'d> Config<'d> {
     }
 }
 
+fn text_of(node: &Node) -> Option<&str> {
+    if node.is_null() { Some("") } else { node.text() }
+}
+
 /// Returns the whole number that the kubelet reads from a scalar.
 pub(crate) fn whole(node: &Node) -> Option<i128> {
     node.reading()?.whole()
+}
+
+impl Config<'_> {
+    /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. `None` if it is unset and the gate
+    /// `KubeletCrashLoopBackOffMax` is off.
+    pub(crate) fn max_container_restart_period(&self) -> Option<i64> {
+        duration::nanoseconds(self.filled("crashLoopBackOff", Some("maxContainerRestartPeriod"))?.as_str()?).ok()
+    }
+
+    /// Returns `imagePullCredentialsVerificationPolicy`. Empty if it is unset and the gate
+    /// `KubeletEnsureSecretPulledImages` is off.
+    pub(crate) fn image_pull_credentials_verification_policy(&self) -> &str {
+        self.filled("imagePullCredentialsVerificationPolicy", None).and_then(Json::as_str).unwrap_or_default()
+    }
+
+    /// Returns `serializeImagePulls`. Since 1.27 the default is false if several parallel pulls are allowed.
+    pub(crate) fn serialize_image_pulls(&self) -> bool {
+        self.filled("serializeImagePulls", None).and_then(Json::as_bool).unwrap_or_default()
+    }
+
+    /// Returns `enforceNodeAllocatable`, each value with its index in the file. An unset list means `[pods]`; an empty
+    /// list stays empty.
+    pub(crate) fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
+        match self.list("enforceNodeAllocatable") {
+            None => {
+                let items = self.filled("enforceNodeAllocatable", None).and_then(Json::as_array);
+                items.into_iter().flatten().map(|item| (None, item.as_str().unwrap_or_default())).collect()
+            }
+            Some(items) => {
+                items.iter().enumerate().map(|(i, item)| (Some(i), item.text().unwrap_or_default())).collect()
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -212,5 +263,28 @@ mod tests {
     fn omits_fields_of_other_versions() {
         config("podLogsDir: /a", 21, |config| assert!(config.given("podLogsDir").is_none()));
         config("podLogsDir: /a", 36, |config| assert!(config.given("podLogsDir").is_some()));
+    }
+
+    #[test]
+    fn pulls_are_serialized_unless_several_are_allowed() {
+        for (text, minor, serial) in [
+            ("maxPods: 1", 27, true),
+            ("maxParallelImagePulls: 1", 27, true),
+            ("maxParallelImagePulls: 2", 27, false),
+            ("maxParallelImagePulls: 2", 26, true),
+            ("maxParallelImagePulls: 2\nserializeImagePulls: true", 27, true),
+            ("maxParallelImagePulls: 1\nserializeImagePulls: false", 27, false),
+        ] {
+            config(text, minor, |config| assert_eq!(config.serialize_image_pulls(), serial, "{text}"));
+        }
+    }
+
+    #[test]
+    fn unset_enforcements_mean_pods() {
+        config("enforceNodeAllocatable: null", 30, |config| assert_eq!(config.enforcements(), [(None, "pods")]));
+        config("enforceNodeAllocatable: []", 30, |config| assert!(config.enforcements().is_empty()));
+        config("enforceNodeAllocatable: [none]", 30, |config| {
+            assert_eq!(config.enforcements(), [(Some(0), "none")]);
+        });
     }
 }

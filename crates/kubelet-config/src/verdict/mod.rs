@@ -12,17 +12,14 @@ use crate::finding::Place;
 use crate::{API_VERSION, KIND, Minor};
 
 mod config;
-mod defaults;
 mod findings;
 mod gates;
 mod host_need;
 mod load;
-mod only_flags;
-mod policy_options;
 mod refusals;
 pub mod rules;
 mod startup;
-mod sysctl;
+mod sysctls;
 mod validate;
 
 pub use config::Config;
@@ -147,11 +144,10 @@ pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
             verdict.refusals = validate::check(&config);
-            verdict.refusals.extend(only_flags::check(&config));
+            verdict.refusals.extend(validate::only_flags::check(&config));
             if verdict.refusals.is_empty() {
                 verdict.startup = startup::check(&config);
-                verdict.host_conditions = validate::host::host_conditions(&config);
-                verdict.host_conditions.extend(startup::host_conditions(&config));
+                verdict.host_conditions = startup::host_conditions(&config);
             } else {
                 verdict.stage = Stage::Validate;
             }
@@ -208,8 +204,7 @@ fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
         return refused(Stage::Validate, refusals);
     }
     let startup = startup::check(&config);
-    let mut host_conditions = validate::host::host_conditions(&config);
-    host_conditions.extend(startup::host_conditions(&config));
+    let host_conditions = startup::host_conditions(&config);
     Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
 }
 

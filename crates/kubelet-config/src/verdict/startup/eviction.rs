@@ -1,7 +1,7 @@
 //! Eviction thresholds, their grace periods and minimum reclaims: `pkg/kubelet/eviction/helpers.go`
 //! `ParseThresholdConfig`.
 
-use super::{did_you_mean, keys, texts};
+use super::{did_you_mean, keys};
 use crate::document::Entry;
 use crate::values::quantity::Quantity;
 use crate::values::{duration, strconv, units};
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-threshold", |config, refusals| {
         for path in ["evictionHard", "evictionSoft"] {
-            for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+            for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
                 if let Err(why) = threshold(text) {
                     refuse(refusals, (path, signal, text, entry), why);
                 }
@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("eviction-soft-grace", |config, refusals| {
-        for (signal, text, entry) in texts(config, "evictionSoft") {
+        for (signal, text, entry) in config.texts("evictionSoft") {
             let given = config.entries("evictionSoftGracePeriod").any(|(with_grace, _)| with_grace == signal);
             if threshold(text) == Ok(true) && is_known(config, "evictionSoft", signal) && !given {
                 let message = format!("the soft threshold {signal} has no entry in evictionSoftGracePeriod");
@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-grace-period", |config, refusals| {
         let path = "evictionSoftGracePeriod";
-        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+        for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
             match duration::nanoseconds(text) {
                 Ok(nanos) if nanos < 0 => refuse(refusals, (path, signal, text, entry), "is negative"),
                 Ok(_) => {}
@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-minimum-reclaim", |config, refusals| {
         let path = "evictionMinimumReclaim";
-        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+        for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
             let why = match amount(text) {
                 Ok(Amount::Share(share)) if share <= 0.0 => "is not above 0%",
                 Ok(Amount::Fixed(fixed)) if fixed.is_negative() => "is negative",

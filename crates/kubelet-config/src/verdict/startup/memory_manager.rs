@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::{eviction, reservations, texts};
+use super::{eviction, reservations};
 use crate::Minor;
 use crate::document::Node;
 use crate::values::quantity::{self, Quantity, Reading};
 use crate::values::strconv;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
-use crate::verdict::validate::choices::one_of;
+use crate::verdict::validate::limits::one_of;
 use crate::verdict::{Config, KeptMemory};
 
 /// The last minor in which the manager could be switched off.
@@ -145,7 +145,7 @@ fn fixed_kept_memory(config: &Config<'_>) -> Option<Quantity> {
 
 fn hard_threshold<'c>(config: &'c Config<'_>) -> Option<&'c str> {
     const SIGNAL: &str = "memory.available";
-    let given = texts(config, "evictionHard").find(|(key, ..)| *key == SIGNAL).map(|(_, text, _)| text);
+    let given = config.texts("evictionHard").find(|(key, ..)| *key == SIGNAL).map(|(_, text, _)| text);
     given.or_else(|| config.filled("evictionHard", Some(SIGNAL))?.as_str())
 }
 

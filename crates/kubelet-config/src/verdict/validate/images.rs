@@ -1,8 +1,8 @@
 //! Rules for images: garbage collection, pulls, and the verification of pull secrets.
 
-use super::choices::one_of;
 use super::image_names;
-use super::numbers::written;
+use super::limits::one_of;
+use super::limits::written;
 use crate::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;

@@ -1,30 +1,22 @@
 //! Stage 3: the rules of `ValidateKubeletConfiguration`, as on a Linux host with cgroup v2. Each rule is a row of the
 //! table of rules, which lists its versions. Ranges and allowed values come from the table of fields. Conditions on
-//! the host are in `host`.
+//! the host are in `startup/host.rs`.
 
 use super::refusals::{Check, Refusals};
-use super::{Config, Refusal};
+use super::{Config, Refusal, sysctls};
 use crate::Minor;
 
-mod allocatable;
-pub(super) mod choices;
-mod cpuset;
-pub(super) mod durations;
-pub(super) mod endpoint;
-pub(super) mod host;
+mod endpoint;
 mod image_names;
 mod images;
-mod logging;
-mod memory;
-mod nodes;
-pub(super) mod numbers;
-mod paths;
+pub(super) mod limits;
+mod node;
+pub(super) mod only_flags;
 mod pods;
-mod reserved;
-mod server;
-mod shutdown;
-mod sysctls;
-mod tracing;
+mod reservations;
+mod telemetry;
+
+pub(super) use endpoint::scheme;
 
 #[cfg(test)]
 mod tests;
@@ -34,28 +26,28 @@ mod tests;
 const LOGGING_FIRST: Minor = Minor(25);
 
 const GROUPS: [&[Check]; 15] = [
-    numbers::CHECKS,
-    durations::CHECKS,
-    choices::CHECKS,
-    allocatable::CHECKS,
+    limits::NUMBERS,
+    limits::DURATIONS,
+    limits::TEXTS,
+    reservations::ENFORCEMENT,
     images::CHECKS,
-    memory::CHECKS,
-    nodes::CHECKS,
-    paths::CHECKS,
-    pods::CHECKS,
-    reserved::CHECKS,
-    server::CHECKS,
-    shutdown::CHECKS,
-    sysctls::CHECKS,
-    tracing::CHECKS,
-    logging::CHECKS,
+    pods::MEMORY,
+    node::TAINTS,
+    node::DIRECTORIES,
+    pods::RESTARTS,
+    reservations::RESERVED,
+    node::SERVER,
+    node::SHUTDOWN,
+    sysctls::DEFAULTS_OF_PODS,
+    telemetry::TRACES,
+    telemetry::LOGS,
 ];
 
 /// Returns the refusals of a kubelet of the configuration's version.
 pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
     if config.minor() >= LOGGING_FIRST {
         let mut refusals = Refusals::default();
-        refusals.run(logging::CHECKS, config);
+        refusals.run(telemetry::LOGS, config);
         if !refusals.is_empty() {
             return refusals.into_list();
         }

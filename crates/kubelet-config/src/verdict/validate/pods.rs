@@ -1,13 +1,41 @@
-//! Rules for pods: CPU quota and restart delay.
+//! Rules for pods: swap, memory QoS, CPU quota and restart delay.
 
-use super::numbers::written;
 use crate::verdict::refusals::Check;
+use crate::verdict::validate::limits::one_of;
+use crate::verdict::validate::limits::written;
+
+pub(super) const MEMORY: &[Check] = &[
+    ("swap-behavior", |config, refusals| {
+        if config.gate("NodeSwap") && !config.text("memorySwap.swapBehavior").is_empty() {
+            one_of(config, refusals, "memorySwap.swapBehavior");
+        }
+    }),
+    ("swap-behavior-gate", |config, refusals| {
+        if !config.gate("NodeSwap") && !config.text("memorySwap.swapBehavior").is_empty() {
+            refusals
+                .field(
+                    config,
+                    "memorySwap.swapBehavior",
+                    "memorySwap.swapBehavior is set, but the feature gate NodeSwap is off",
+                )
+                .help("set featureGates.NodeSwap: true, or remove memorySwap");
+        }
+    }),
+    ("memory-reservation-policy-gate", |config, refusals| {
+        const POLICY: &str = "memoryReservationPolicy";
+        if config.text(POLICY) == "TieredReservation" && !config.gate("MemoryQoS") {
+            refusals
+                .field(config, POLICY, format!("{POLICY} is TieredReservation, but the feature gate MemoryQoS is off"))
+                .help(format!("set featureGates.MemoryQoS: true, or remove {POLICY}"));
+        }
+    }),
+];
 
 const PERIOD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const BACKOFF: &str = "KubeletCrashLoopBackOffMax";
 const QUOTA: &str = "cpuCFSQuotaPeriod";
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const RESTARTS: &[Check] = &[
     ("cpu-cfs-quota-period-gate", |config, refusals| {
         if !config.gate("CustomCPUCFSQuotaPeriod") && config.duration(QUOTA).is_some_and(|period| period != 100_000_000)
         {

@@ -1,13 +1,15 @@
-//! Rules for the kubelet's logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
+//! Rules for the kubelet's logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`) and traces.
 
-use super::choices::one_of;
-use super::durations::require_duration;
-use super::numbers::in_range;
-use super::reserved::is_zero;
+use crate::Minor;
 use crate::document::Node;
 use crate::verdict::Config;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::{Check, Refusals};
+use crate::verdict::validate::endpoint;
+use crate::verdict::validate::limits::in_range;
+use crate::verdict::validate::limits::one_of;
+use crate::verdict::validate::limits::require_duration;
+use crate::verdict::validate::reservations::is_zero;
 
 const FORMAT: &str = "logging.format";
 const VMODULE: &str = "logging.vmodule";
@@ -17,7 +19,7 @@ const MAX_LEVEL: i128 = i32::MAX as i128;
 /// splitStream has no rule for its gate. Kubelets parse their flags again after the file, and the flags of that name
 /// start as false. The value in the file is thus lost before the check
 /// (`k8s.io/component-base/logs/api/v1/options.go`, `addFlags`).
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const LOGS: &[Check] = &[
     ("logging-format", |config, refusals| one_of(config, refusals, FORMAT)),
     ("logging-format-gate", |config, refusals| {
         if config.text(FORMAT) == "json" && !config.gate("LoggingBetaOptions") {
@@ -84,4 +86,39 @@ fn alpha(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
             .field(config, path, format!("{path} is set, but the feature gate LoggingAlphaOptions is off"))
             .help("set featureGates.LoggingAlphaOptions: true, or remove the field");
     }
+}
+
+const TRACES_GATE: &str = "KubeletTracing";
+const ENDPOINT: &str = "tracing.endpoint";
+
+pub(super) const TRACES: &[Check] = &[
+    ("tracing-gate", |config, refusals| {
+        if config.given("tracing").is_some() && !config.gate(TRACES_GATE) {
+            refusals
+                .field(config, "tracing", format!("tracing is set, but the feature gate {TRACES_GATE} is off"))
+                .help(format!("set featureGates.{TRACES_GATE}: true, or remove tracing"));
+        }
+    }),
+    ("tracing-sampling-rate", |config, refusals| {
+        if checks_fields(config) {
+            in_range(config, refusals);
+        }
+    }),
+    ("tracing-endpoint", |config, refusals| {
+        let address = config.text(ENDPOINT);
+        // From Kubernetes 1.35 on, every release is built with a Go version that checks the brackets of a host.
+        let strict = config.minor() >= Minor(35);
+        if checks_fields(config)
+            && let Err(problem) = endpoint::check(address, strict)
+        {
+            refusals
+                .field(config, ENDPOINT, format!("{ENDPOINT} is {address:?}, which {problem}"))
+                .help("write a host and a port, such as localhost:4317, or unix:// and a path");
+        }
+    }),
+];
+
+/// Reports whether the kubelet checks the fields of tracing. With the gate off it refuses tracing as a whole.
+fn checks_fields(config: &Config<'_>) -> bool {
+    config.minor() >= Minor(34) || config.gate(TRACES_GATE)
 }

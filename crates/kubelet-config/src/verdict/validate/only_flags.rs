@@ -2,8 +2,8 @@
 //! kubelet's flags reset it. A flag can set them, and a drop-in of 1.29 to 1.31 can set zeros
 //! (`ValidateKubeletConfiguration`).
 
-use super::{Config, Refusal};
 use crate::fields;
+use crate::verdict::{Config, Refusal};
 
 /// The fields, each with its rule.
 const REFUSED: [(&str, &str); 4] = [
@@ -20,7 +20,7 @@ const ALPHA: [(&str, &str); 2] = [
 ];
 
 /// Returns the refusals of such values in a configuration that writes out every default.
-pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
+pub(in crate::verdict) fn check(config: &Config<'_>) -> Vec<Refusal> {
     let is_zero = |path: &str| match config.number(path) {
         Some(number) => number == 0.0,
         None => config.text(path).is_empty(),
