@@ -9,8 +9,8 @@ use std::fmt;
 
 use super::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
-use kubelet_config::risk::{self, direction, Class};
 use kubelet_config::effective::ValueChange;
+use kubelet_config::risk::{self, Class, direction};
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};

@@ -25,9 +25,9 @@ use serde::Serialize;
 
 use crate::convergence::Target;
 use kubelet_config::finding::Finding;
+use nodecfg_contract::Assignment;
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::Assignment;
 use nodecfg_fleet::schedule::Schedule;
 use nodecfg_fleet::{MaxUnavailable, RolloutPolicy};
 use nodecfg_observed::{Node, Pause};

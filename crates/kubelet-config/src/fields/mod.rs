@@ -24,6 +24,7 @@ mod tls;
 
 pub use crate::table::Spans;
 pub use format::Format;
+pub(crate) use path::resolve;
 pub use path::{NotFound, Target, find, plain};
 pub use schema::schema;
 pub use tls::{TlsKind, TlsName, tls_names};

@@ -32,7 +32,11 @@ pub struct NotFound {
 /// # Errors
 /// The name matches no field.
 pub fn find(text: &str) -> Result<Target, NotFound> {
-    let text = text.trim();
+    resolve(text.trim()).map_err(|(name, parent)| not_found(name, parent))
+}
+
+/// Finds the target of a name, as [`find`] does. The error is the unknown part, and the path of the field above it.
+pub(crate) fn resolve(text: &str) -> Result<Target, (&str, &'static str)> {
     let (head, rest) = text.split_once('.').unwrap_or((text, ""));
     let mut rest = if head.eq_ignore_ascii_case(KIND) { rest } else { text };
     let mut at: Option<&'static Field> = None;
@@ -64,11 +68,14 @@ pub fn find(text: &str) -> Result<Target, NotFound> {
 }
 
 /// Splits off the leading field of a name, and returns the rest.
-fn named<'t>(parent: &str, text: &'t str) -> Result<(Option<&'static Field>, &'t str), NotFound> {
+fn named<'t>(
+    parent: &'static str,
+    text: &'t str,
+) -> Result<(Option<&'static Field>, &'t str), (&'t str, &'static str)> {
     let (name, after) = text.split_at(text.find(['.', '[', '{']).unwrap_or(text.len()));
     match fields::child(parent, name) {
         Some(field) => Ok((Some(field), after)),
-        None => Err(not_found(name, parent)),
+        None => Err((name, parent)),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Refusal;
+use super::refusals::Refusals;
 use crate::document::{Document, Entry, Mapping, Reading};
 use crate::finding::{Place, Proposals, nearest};
 use crate::gates::{self, EnabledGates, GateError, GateStage};
@@ -26,7 +27,9 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<EnabledGates, V
         let gates_place = written.map_or(&document.root.place, |node| &node.place);
         let proposals = Proposals::default();
         let file = FileGates { entries, given: &given, gates_place, minor, proposals };
-        errors.iter().map(|error| file.refusal(error)).collect()
+        let mut refusals = Refusals::default();
+        errors.iter().for_each(|error| file.refuse(error, &mut refusals));
+        refusals.into_list()
     })
 }
 
@@ -73,41 +76,37 @@ struct FileGates<'d> {
 }
 
 impl FileGates<'_> {
-    fn refusal(&self, error: &GateError) -> Refusal {
+    fn refuse(&self, error: &GateError, refusals: &mut Refusals) {
         match error {
-            GateError::Unknown { gate } => Refusal {
-                rule: UNKNOWN,
-                field: field_path(gate),
-                message: format!("the kubelet has no feature gate `{gate}`"),
-                place: self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone(),
-                related: Vec::new(),
-                help: Some(unknown_help(gate, self.minor, &self.proposals)),
-            },
-            GateError::Locked { gate, default } => Refusal {
-                rule: LOCKED,
-                field: field_path(gate),
-                message: format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default),
-                place: self.entries.get(*gate).map_or(self.gates_place, |entry| &entry.value.place).clone(),
-                related: Vec::new(),
-                help: Some(match gates::locked_since(gate, self.minor) {
-                    Some(since) => format!("remove the line; the gate is locked since {since}"),
-                    None => "remove the line".to_owned(),
-                }),
-            },
+            GateError::Unknown { gate } => {
+                let place = self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone();
+                let message = format!("the kubelet has no feature gate `{gate}`");
+                let help = unknown_help(gate, self.minor, &self.proposals);
+                refusals.by(UNKNOWN).at(field_path(gate), place, message).help(help);
+            }
+            GateError::Locked { gate, default } => {
+                let place = self.entries.get(*gate).map_or(self.gates_place, |entry| &entry.value.place).clone();
+                let message = format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default);
+                refusals.by(LOCKED).at(field_path(gate), place, message).help(
+                    match gates::locked_since(gate, self.minor) {
+                        Some(since) => format!("remove the line; the gate is locked since {since}"),
+                        None => "remove the line".to_owned(),
+                    },
+                );
+            }
             GateError::Needs { gate, off } => {
                 let place = std::iter::once(gate).chain(off).find_map(|gate| self.place(gate));
-                let related = off.iter().filter_map(|needed| Some((self.place(needed)?, format!("`{needed}` is off"))));
-                Refusal {
-                    rule: NEEDS,
-                    field: field_path(gate),
-                    message: format!(
-                        "the feature gate `{gate}` is on, but requires {}, which {} off",
-                        quoted_list(off),
-                        is_or_are(off)
-                    ),
-                    related: related.filter(|(related, _)| Some(related) != place.as_ref()).collect(),
-                    place: place.unwrap_or_else(|| self.gates_place.clone()),
-                    help: Some(self.needs_help(gate, off)),
+                let at = place.clone().unwrap_or_else(|| self.gates_place.clone());
+                let message = format!(
+                    "the feature gate `{gate}` is on, but requires {}, which {} off",
+                    quoted_list(off),
+                    is_or_are(off)
+                );
+                refusals.by(NEEDS).at(field_path(gate), at, message).help(self.needs_help(gate, off));
+                for (needed, related) in off.iter().filter_map(|needed| Some((needed, self.place(needed)?))) {
+                    if Some(&related) != place.as_ref() {
+                        refusals.related(related, format!("`{needed}` is off"));
+                    }
                 }
             }
         }

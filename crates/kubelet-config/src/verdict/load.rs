@@ -9,7 +9,8 @@ use jiff::civil::Date;
 use crate::document::{Document, Entry, Mapping, Node, Reading, Syntax, Value};
 use crate::fields::{self, Field, FieldType};
 use crate::values::{duration, quantity, units};
-use crate::verdict::{Refusal, rules};
+use crate::verdict::Refusal;
+use crate::verdict::refusals::Refusals;
 use crate::{API_VERSION, KIND, Minor};
 
 #[cfg(test)]
@@ -24,32 +25,32 @@ const LAST_JSONITER: Minor = Minor(22);
 
 /// Returns the reasons why a kubelet of this version cannot decode a document. Empty if it can.
 pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
-    let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
+    let mut load = Load { minor, syntax: document.syntax, refusals: Refusals::default() };
     if document.syntax == Syntax::Yaml {
         load.check_finite(&document.root, "");
     }
     // The kubelet decodes null as an empty map.
     if document.root.is_null() {
         load.check_header(&Mapping::new(), &document.root);
-        return load.refusals;
+        return load.refusals.into_list();
     }
     let Value::Mapping(map) = &document.root.value else {
         let message = format!("the file must be a map, not {}", document.root.describe());
         load.refuse("top-level-map", String::new(), &document.root, message)
             .help(format!("write apiVersion: {} and kind: {}", API_VERSION, KIND));
-        return load.refusals;
+        return load.refusals.into_list();
     };
     if load.check_header(map, &document.root) {
         load.check_object(map, "", "");
     }
-    load.refusals
+    load.refusals.into_list()
 }
 
 /// Returns the reasons why a kubelet of this version cannot decode a document as an untyped map, as it reads a drop-in:
 /// numbers that are not finite, and the given fields with another text. The names are matched exactly, because a map has
 /// no fields.
 pub(super) fn check_untyped(document: &Document, minor: Minor, header: &[(&'static str, &str, &str)]) -> Vec<Refusal> {
-    let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
+    let mut load = Load { minor, syntax: document.syntax, refusals: Refusals::default() };
     if document.syntax == Syntax::Yaml {
         load.check_finite(&document.root, "");
     }
@@ -63,24 +64,13 @@ pub(super) fn check_untyped(document: &Document, minor: Minor, header: &[(&'stat
         let node = found.unwrap_or(&document.root);
         load.refuse(rule, (*name).to_owned(), node, message).help(format!("write {name}: {wanted}"));
     }
-    load.refusals
+    load.refusals.into_list()
 }
 
 struct Load {
     minor: Minor,
     syntax: Syntax,
-    refusals: Vec<Refusal>,
-}
-
-/// The refusal that was just added, so that a fix can be set. `None` if its rule does not apply.
-struct AddedRefusal<'l>(Option<&'l mut Refusal>);
-
-impl AddedRefusal<'_> {
-    fn help(self, help: impl Into<String>) {
-        if let Some(refusal) = self.0 {
-            refusal.help = Some(help.into());
-        }
-    }
+    refusals: Refusals,
 }
 
 /// The shape of a value in JSON. The kubelet converts every document to JSON before decoding.
@@ -96,13 +86,8 @@ enum Shape<'n> {
 
 impl Load {
     /// Adds a refusal, if the rule applies to this version.
-    fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> AddedRefusal<'_> {
-        if !rules::lookup(rule).is_some_and(|row| row.applies_to(self.minor)) {
-            return AddedRefusal(None);
-        }
-        let refusal = Refusal { rule, field, message, place: node.place.clone(), related: Vec::new(), help: None };
-        self.refusals.push(refusal);
-        AddedRefusal(self.refusals.last_mut())
+    fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> &mut Refusals {
+        self.refusals.refuse(rule, self.minor, field, &node.place, message)
     }
 
     /// Refuses numbers that are not finite. The conversion from YAML to JSON fails for them, even in unknown fields.

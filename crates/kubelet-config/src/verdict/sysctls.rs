@@ -95,10 +95,8 @@ const GATE: &str = "DefaultPodSysctls";
 
 pub(super) const DEFAULTS_OF_PODS: &[Check] = &[
     ("default-pod-sysctls-gate", |config, refusals| {
-        if !config.gate(GATE) && config.entries(DEFAULTS).next().is_some() {
-            refusals
-                .field(config, DEFAULTS, format!("{DEFAULTS} is set, but the feature gate {GATE} is off"))
-                .help(format!("set featureGates.{GATE}: true, or remove {DEFAULTS}"));
+        if config.entries(DEFAULTS).next().is_some() {
+            refusals.require_gate(config, DEFAULTS, "is set", GATE, &format!("remove {DEFAULTS}"));
         }
     }),
     ("default-pod-sysctls-name", |config, refusals| {

@@ -59,10 +59,8 @@ pub(super) const OTHERS: &[Check] = &[
         }
     }),
     ("seccomp-default-gate", |config, refusals| {
-        if config.is("seccompDefault") && !config.gate("SeccompDefault") {
-            refusals
-                .field(config, "seccompDefault", "seccompDefault is true, but the feature gate SeccompDefault is off")
-                .help("set featureGates.SeccompDefault: true, or remove seccompDefault");
+        if config.is("seccompDefault") {
+            refusals.require_gate(config, "seccompDefault", "is true", "SeccompDefault", "remove seccompDefault");
         }
     }),
     ("system-cgroups-root", |config, refusals| {

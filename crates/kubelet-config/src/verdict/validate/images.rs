@@ -34,14 +34,14 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("image-maximum-gc-age-gate", |config, refusals| {
         const AGE: &str = "imageMaximumGCAge";
-        if config.duration(AGE).is_some_and(|age| age != 0) && !config.gate(AGE_GATE) {
-            refusals
-                .field(
-                    config,
-                    AGE,
-                    format!("{AGE} is {}, but the feature gate {AGE_GATE} is off", written(config, AGE)),
-                )
-                .help(format!("set featureGates.{AGE_GATE}: true, or remove {AGE}"));
+        if config.duration(AGE).is_some_and(|age| age != 0) {
+            refusals.require_gate(
+                config,
+                AGE,
+                &format!("is {}", written(config, AGE)),
+                AGE_GATE,
+                "remove imageMaximumGCAge",
+            );
         }
     }),
     ("image-gc-ages", |config, refusals| {
@@ -104,17 +104,13 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("image-pull-credentials-policy-gate", |config, refusals| {
-        if !config.text(POLICY).is_empty() && !config.gate(CREDENTIALS) {
-            refusals
-                .field(config, POLICY, format!("{POLICY} is set, but the feature gate {CREDENTIALS} is off"))
-                .help(format!("set featureGates.{CREDENTIALS}: true, or remove {POLICY}"));
+        if !config.text(POLICY).is_empty() {
+            refusals.require_gate(config, POLICY, "is set", CREDENTIALS, &format!("remove {POLICY}"));
         }
     }),
     ("preloaded-images-gate", |config, refusals| {
-        if has_allowlist(config) && !config.gate(CREDENTIALS) {
-            refusals
-                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, but the feature gate {CREDENTIALS} is off"))
-                .help(format!("set featureGates.{CREDENTIALS}: true, or remove {ALLOWLIST}"));
+        if has_allowlist(config) {
+            refusals.require_gate(config, ALLOWLIST, "is set", CREDENTIALS, &format!("remove {ALLOWLIST}"));
         }
     }),
 ];

@@ -124,10 +124,8 @@ pub(super) const SERVER: &[Check] = &[
         }
     }),
     ("system-log-query-gate", |config, refusals| {
-        if config.is(QUERY) && !config.gate("NodeLogQuery") {
-            refusals
-                .field(config, QUERY, format!("{QUERY} is true, but the feature gate NodeLogQuery is off"))
-                .help(format!("set featureGates.NodeLogQuery: true, or remove {QUERY}"));
+        if config.is(QUERY) {
+            refusals.require_gate(config, QUERY, "is true", "NodeLogQuery", &format!("remove {QUERY}"));
         }
     }),
     ("system-log-query-handler", |config, refusals| {
@@ -182,14 +180,8 @@ pub(super) const SHUTDOWN: &[Check] = &[
         }
     }),
     ("shutdown-by-pod-priority-gate", |config, refusals| {
-        if by_priority(config) && !config.gate(PRIORITY_GATE) {
-            refusals
-                .field(
-                    config,
-                    BY_PRIORITY,
-                    format!("{BY_PRIORITY} is set, but the feature gate {PRIORITY_GATE} is off"),
-                )
-                .help(format!("set featureGates.{PRIORITY_GATE}: true, or remove the field"));
+        if by_priority(config) {
+            refusals.require_gate(config, BY_PRIORITY, "is set", PRIORITY_GATE, "remove the field");
         }
     }),
 ];

@@ -3,6 +3,7 @@
 //! (`ValidateKubeletConfiguration`).
 
 use crate::fields;
+use crate::verdict::refusals::Refusals;
 use crate::verdict::{Config, Refusal};
 
 /// The fields, each with its rule.
@@ -26,22 +27,13 @@ pub(in crate::verdict) fn check(config: &Config<'_>) -> Vec<Refusal> {
         None => config.text(path).is_empty(),
     };
     let is_known = |path: &str| fields::lookup(path).is_some_and(|field| field.is_known_to(config.minor()));
-    let refusal = |path: &str, rule, message, help: &str| Refusal {
-        rule,
-        field: path.to_owned(),
-        message,
-        place: config.place(path),
-        related: Vec::new(),
-        help: Some(help.to_owned()),
-    };
-    let zeros = REFUSED.into_iter().filter(|(path, _)| is_known(path) && is_zero(path)).map(|(path, rule)| {
+    let mut refusals = Refusals::default();
+    for (path, rule) in REFUSED.into_iter().filter(|(path, _)| is_known(path) && is_zero(path)) {
         let message = format!("{path} is empty or 0, which means the default only in the file of --config");
-        refusal(path, rule, message, "omit it for its default")
-    });
-    let alpha = ALPHA.into_iter().filter(|(path, _)| config.is(path) && !config.gate("LoggingAlphaOptions"));
-    let alpha = alpha.map(|(path, rule)| {
-        let message = format!("{path} is true, but the feature gate LoggingAlphaOptions is off");
-        refusal(path, rule, message, "set featureGates.LoggingAlphaOptions: true, or omit the flag")
-    });
-    zeros.chain(alpha).collect()
+        refusals.by(rule).field(config, path, message).help("omit it for its default");
+    }
+    for (path, rule) in ALPHA.into_iter().filter(|(path, _)| config.is(path)) {
+        refusals.by(rule).require_gate(config, path, "is true", "LoggingAlphaOptions", "omit the flag");
+    }
+    refusals.into_list()
 }

@@ -4,29 +4,29 @@ use crate::verdict::refusals::Check;
 use crate::verdict::validate::limits::one_of;
 use crate::verdict::validate::limits::written;
 
+const SWAP: &str = "memorySwap.swapBehavior";
+
 pub(super) const MEMORY: &[Check] = &[
     ("swap-behavior", |config, refusals| {
-        if config.gate("NodeSwap") && !config.text("memorySwap.swapBehavior").is_empty() {
-            one_of(config, refusals, "memorySwap.swapBehavior");
+        if config.gate("NodeSwap") && !config.text(SWAP).is_empty() {
+            one_of(config, refusals, SWAP);
         }
     }),
     ("swap-behavior-gate", |config, refusals| {
-        if !config.gate("NodeSwap") && !config.text("memorySwap.swapBehavior").is_empty() {
-            refusals
-                .field(
-                    config,
-                    "memorySwap.swapBehavior",
-                    "memorySwap.swapBehavior is set, but the feature gate NodeSwap is off",
-                )
-                .help("set featureGates.NodeSwap: true, or remove memorySwap");
+        if !config.text(SWAP).is_empty() {
+            refusals.require_gate(config, SWAP, "is set", "NodeSwap", "remove memorySwap");
         }
     }),
     ("memory-reservation-policy-gate", |config, refusals| {
         const POLICY: &str = "memoryReservationPolicy";
-        if config.text(POLICY) == "TieredReservation" && !config.gate("MemoryQoS") {
-            refusals
-                .field(config, POLICY, format!("{POLICY} is TieredReservation, but the feature gate MemoryQoS is off"))
-                .help(format!("set featureGates.MemoryQoS: true, or remove {POLICY}"));
+        if config.text(POLICY) == "TieredReservation" {
+            refusals.require_gate(
+                config,
+                POLICY,
+                "is TieredReservation",
+                "MemoryQoS",
+                "remove memoryReservationPolicy",
+            );
         }
     }),
 ];
@@ -37,16 +37,14 @@ const QUOTA: &str = "cpuCFSQuotaPeriod";
 
 pub(super) const RESTARTS: &[Check] = &[
     ("cpu-cfs-quota-period-gate", |config, refusals| {
-        if !config.gate("CustomCPUCFSQuotaPeriod") && config.duration(QUOTA).is_some_and(|period| period != 100_000_000)
-        {
-            let period = written(config, QUOTA);
-            refusals
-                .field(
-                    config,
-                    QUOTA,
-                    format!("{QUOTA} is {period}, but the feature gate CustomCPUCFSQuotaPeriod is off"),
-                )
-                .help("set featureGates.CustomCPUCFSQuotaPeriod: true, or remove the field; the default is 100ms");
+        if config.duration(QUOTA).is_some_and(|period| period != 100_000_000) {
+            refusals.require_gate(
+                config,
+                QUOTA,
+                &format!("is {}", written(config, QUOTA)),
+                "CustomCPUCFSQuotaPeriod",
+                "remove the field; the default is 100ms",
+            );
         }
     }),
     ("crash-loop-back-off", |config, refusals| {
@@ -58,10 +56,8 @@ pub(super) const RESTARTS: &[Check] = &[
         }
     }),
     ("crash-loop-back-off-gate", |config, refusals| {
-        if !config.gate(BACKOFF) && config.given(PERIOD).is_some() {
-            refusals
-                .field(config, PERIOD, format!("{PERIOD} is set, but the feature gate {BACKOFF} is off"))
-                .help(format!("set featureGates.{BACKOFF}: true, or remove crashLoopBackOff"));
+        if config.given(PERIOD).is_some() {
+            refusals.require_gate(config, PERIOD, "is set", BACKOFF, "remove crashLoopBackOff");
         }
     }),
 ];

@@ -75,16 +75,7 @@ pub(super) const LOGS: &[Check] = &[
 fn buffer(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
     let path = format!("logging.options.{format}.infoBufferSize");
     if config.given(&path).is_some_and(|size| !is_zero(size)) {
-        alpha(config, refusals, &path);
-    }
-}
-
-/// Refuses an alpha option if the gate for alpha options is off.
-fn alpha(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
-    if !config.gate("LoggingAlphaOptions") {
-        refusals
-            .field(config, path, format!("{path} is set, but the feature gate LoggingAlphaOptions is off"))
-            .help("set featureGates.LoggingAlphaOptions: true, or remove the field");
+        refusals.require_gate(config, &path, "is set", "LoggingAlphaOptions", "remove the field");
     }
 }
 
@@ -93,10 +84,8 @@ const ENDPOINT: &str = "tracing.endpoint";
 
 pub(super) const TRACES: &[Check] = &[
     ("tracing-gate", |config, refusals| {
-        if config.given("tracing").is_some() && !config.gate(TRACES_GATE) {
-            refusals
-                .field(config, "tracing", format!("tracing is set, but the feature gate {TRACES_GATE} is off"))
-                .help(format!("set featureGates.{TRACES_GATE}: true, or remove tracing"));
+        if config.given("tracing").is_some() {
+            refusals.require_gate(config, "tracing", "is set", TRACES_GATE, "remove tracing");
         }
     }),
     ("tracing-sampling-rate", |config, refusals| {
