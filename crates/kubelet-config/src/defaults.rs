@@ -237,7 +237,7 @@ pub(crate) fn written(value: Json, field: &Field, minor: Minor) -> Json {
 }
 
 /// Reports whether the value is the zero value of a field. A text may be a duration of zero.
-fn is_zero_of(field: &Field, value: &Json, minor: Minor) -> bool {
+pub(crate) fn is_zero_of(field: &Field, value: &Json, minor: Minor) -> bool {
     let is_duration = field.types.at(minor).is_some_and(|types| types.contains(&FieldType::Duration));
     is_zero(value) || (is_duration && value.as_str().is_some_and(|text| duration::nanoseconds(text) == Ok(0)))
 }

@@ -32,7 +32,9 @@ static NEEDS: LazyLock<BTreeMap<String, Vec<Need>>> = LazyLock::new(|| {
 });
 
 /// The stage of a gate's feature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub enum GateStage {
     /// May change or be removed without notice.
     Alpha,
@@ -67,6 +69,9 @@ pub struct GateProperties {
     pub locked: bool,
     /// True if the kubelet, or a library's code on the node, uses the gate. Other gates have no effect on a node.
     pub kubelet: bool,
+    /// True if only the kubelet's client and server libraries use the gate (`k8s.io/client-go/features/known_features.go`,
+    /// `k8s.io/apiserver/pkg/features/kube_features.go`), or API validation, which checks static pods.
+    pub(crate) library: bool,
 }
 
 /// A range of versions in which a gate has the same properties.
@@ -140,18 +145,16 @@ fn name(gate: &str) -> Option<&'static str> {
 }
 
 fn span(cells: &[String]) -> Option<(String, Span)> {
-    let [gate, since, until, stage, default, locked, kubelet] = cells else { return None };
+    let [gate, since, until, stage, default, locked, user] = cells else { return None };
+    if !["", "locked"].contains(&locked.as_str()) || !["", "kubelet", "library"].contains(&user.as_str()) {
+        return None;
+    }
     let at = GateProperties {
-        stage: match stage.as_str() {
-            "Alpha" => GateStage::Alpha,
-            "Beta" => GateStage::Beta,
-            "GA" => GateStage::Ga,
-            "Deprecated" => GateStage::Deprecated,
-            _ => return None,
-        },
+        stage: table::word(stage)?,
         default: default.parse().ok()?,
-        locked: flag(locked, "locked")?,
-        kubelet: flag(kubelet, "kubelet")?,
+        locked: locked == "locked",
+        kubelet: user == "kubelet",
+        library: user == "library",
     };
     Some((gate.clone(), Span { since: table::minor(since)?, until: table::minor(until)?, at }))
 }
@@ -159,15 +162,6 @@ fn span(cells: &[String]) -> Option<(String, Span)> {
 fn need(cells: &[String]) -> Option<(String, Need)> {
     let [gate, needs, since, until] = cells else { return None };
     Some((gate.clone(), Need { gate: needs.clone(), since: table::minor(since)?, until: table::minor(until)? }))
-}
-
-/// Parses a cell that is empty or contains one word.
-fn flag(cell: &str, word: &str) -> Option<bool> {
-    match cell {
-        "" => Some(false),
-        cell if cell == word => Some(true),
-        _ => None,
-    }
 }
 
 /// The gate that sets every alpha gate without a value of its own.

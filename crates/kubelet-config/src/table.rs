@@ -4,6 +4,10 @@
 
 pub(crate) use crate::values::csv::rows;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
+
 use crate::Minor;
 
 /// A value that depends on the version.
@@ -47,6 +51,12 @@ impl<T> Spans<T> {
     pub fn iter(&self) -> impl Iterator<Item = (Minor, Minor, &T)> {
         self.spans.iter().map(|(from, to, value)| (*from, *to, value))
     }
+}
+
+/// Parses a word that names a variant of an enumeration.
+pub(super) fn word<'t, T: Deserialize<'t>>(text: &'t str) -> Option<T> {
+    let deserializer: serde::de::value::StrDeserializer<'t, Error> = text.into_deserializer();
+    T::deserialize(deserializer).ok()
 }
 
 /// Parses `1.36`. `None` for an empty cell or any other text.

@@ -37,13 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Advice> {
 
 fn advice(cells: Vec<String>) -> Option<Advice> {
     let [code, severity, description, source] = <[String; 4]>::try_from(cells).ok()?;
-    let severity = match severity.as_str() {
-        "error" => Severity::Error,
-        "warning" => Severity::Warning,
-        "note" => Severity::Note,
-        _ => return None,
-    };
-    Some(Advice { code, severity, description, source })
+    Some(Advice { severity: table::word(&severity)?, code, description, source })
 }
 
 #[cfg(test)]

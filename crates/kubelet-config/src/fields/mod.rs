@@ -48,7 +48,8 @@ static CHILDREN: LazyLock<BTreeMap<&str, Vec<&Field>>> = LazyLock::new(|| {
 });
 
 /// The types that the kubelet's decoder accepts for a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FieldType {
     /// Text.
     String,
@@ -211,7 +212,7 @@ pub fn lookup(path: &str) -> Option<&'static Field> {
 /// keys.
 #[must_use]
 pub fn child(parent: &str, key: &str) -> Option<&'static Field> {
-    let path = if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") };
+    let path = join(parent, key);
     // A key with a dot must not match a field more than one level below.
     if !key.contains(['.', '[', '{'])
         && let Some(field) = lookup(&path)
@@ -219,6 +220,11 @@ pub fn child(parent: &str, key: &str) -> Option<&'static Field> {
         return Some(field);
     }
     lookup(&format!("{parent}{{}}"))
+}
+
+/// Joins a path and a key as users write them, without quoting dots.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Returns the field of the items of the list at `parent`.
@@ -261,7 +267,7 @@ fn field(cells: &[String]) -> Option<Field> {
     let texts = |values: &str| Some(values.split('|').map(str::to_owned).collect());
     Some(Field {
         path: path.clone(),
-        types: Spans::read(types, |names| names.split('|').map(field_type).collect())?,
+        types: Spans::read(types, |names| names.split('|').map(table::word).collect())?,
         pointer_since: table::minor(pointer_since),
         since: table::minor(since)?,
         until: table::minor(until)?,
@@ -269,7 +275,7 @@ fn field(cells: &[String]) -> Option<Field> {
         allowed: Spans::read(allowed, texts)?,
         deprecated_since: table::minor(deprecated_since),
         gate: Spans::read(gate, |name| Some(name.to_owned()))?,
-        format: if format.is_empty() { None } else { Some(Format::read(format)?) },
+        format: if format.is_empty() { None } else { Some(table::word(format)?) },
         range: Spans::read(range_cell, range)?,
         keys: Spans::read(keys, texts)?,
         replaced_by: (!replaced_by.is_empty()).then(|| replaced_by.clone()),
@@ -287,20 +293,6 @@ fn range(text: &str) -> Option<Range> {
     let bound = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
     let exclusive = minimum.starts_with('>');
     Some(Range { minimum: bound(minimum.trim_start_matches('>'))?, exclusive, maximum: bound(maximum)?, multiple_of })
-}
-
-fn field_type(name: &str) -> Option<FieldType> {
-    Some(match name {
-        "string" => FieldType::String,
-        "integer" => FieldType::Integer,
-        "number" => FieldType::Number,
-        "boolean" => FieldType::Boolean,
-        "object" => FieldType::Object,
-        "array" => FieldType::Array,
-        "duration" => FieldType::Duration,
-        "quantity" => FieldType::Quantity,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ static TEXT: &str = include_str!("../../data/tls.csv");
 static TABLE: LazyLock<Vec<TlsName>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| name(&cells)).collect());
 
 /// The kind of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TlsKind {
     /// A cipher suite, by name.
     Cipher,
@@ -44,11 +45,7 @@ pub fn tls_names(kind: TlsKind, minor: Minor) -> impl Iterator<Item = &'static T
 fn name(cells: &[String]) -> Option<TlsName> {
     let [kind, value, since, until, insecure, common_name] = cells else { return None };
     Some(TlsName {
-        kind: match kind.as_str() {
-            "cipher" => TlsKind::Cipher,
-            "curve" => TlsKind::Curve,
-            _ => return None,
-        },
+        kind: table::word(kind)?,
         value: value.clone(),
         since: table::minor(since)?,
         until: table::minor(until)?,

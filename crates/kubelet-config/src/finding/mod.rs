@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Minor;
 
@@ -16,7 +16,7 @@ mod spelling;
 pub use spelling::{Proposals, nearest};
 
 /// The severity of a finding. Only errors stop a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The repository cannot be used.
@@ -244,7 +244,8 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::with_capacity(findings.len());
     for mut finding in findings {
         let kubelets = std::mem::take(&mut finding.kubelets);
-        let key = Key::of(&finding);
+        let key: Key =
+            (finding.code, finding.severity, finding.field.clone(), finding.place.clone(), finding.message.clone());
         match index.get(&key).and_then(|at| merged.get_mut(*at)) {
             Some(first) => {
                 // A finding for all versions needs no list.
@@ -301,26 +302,7 @@ pub fn limited(findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 /// The properties that two findings share when they are merged.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    code: &'static str,
-    severity: Severity,
-    field: Option<String>,
-    place: Option<Place>,
-    message: String,
-}
-
-impl Key {
-    fn of(finding: &Finding) -> Self {
-        Self {
-            code: finding.code,
-            severity: finding.severity,
-            field: finding.field.clone(),
-            place: finding.place.clone(),
-            message: finding.message.clone(),
-        }
-    }
-}
+type Key = (&'static str, Severity, Option<String>, Option<Place>, String);
 
 /// Sorts findings for reports: by file, position, severity, code and message. Findings without a place come first.
 pub fn sort(findings: &mut [Finding]) {

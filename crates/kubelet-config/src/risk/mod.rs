@@ -71,7 +71,7 @@ impl Class {
     /// Returns the class with a name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == name)
+        table::word(name)
     }
 
     /// Returns the meaning, as a predicate of "a change".
@@ -107,7 +107,8 @@ impl fmt::Display for Class {
 }
 
 /// The direction of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The value is larger than before, or switched on.
     Raised,
@@ -330,14 +331,8 @@ fn read() -> BTreeMap<String, Vec<Row>> {
 
 fn row(cells: &[String]) -> Option<(String, Row)> {
     let [path, change, class, state_files, why, source] = cells else { return None };
-    let when = match change.as_str() {
-        "" => None,
-        "raised" => Some(Direction::Raised),
-        "lowered" => Some(Direction::Lowered),
-        _ => return None,
-    };
-    let file = |name: &str| StateFile::ALL.into_iter().find(|file| file.as_str() == name);
-    let state_files = state_files.split(' ').filter(|name| !name.is_empty()).map(file).collect::<Option<_>>()?;
+    let when = if change.is_empty() { None } else { Some(table::word(change)?) };
+    let state_files = state_files.split_whitespace().map(table::word).collect::<Option<_>>()?;
     let (why, source) = (why.clone(), source.clone());
     Some((path.clone(), Row { when, risk: Risk { class: Class::parse(class)?, state_files, why, source } }))
 }

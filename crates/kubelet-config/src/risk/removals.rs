@@ -102,10 +102,8 @@ fn removal(cells: Vec<String>) -> Option<Removal> {
     let [field, when, consequence, source] = <[String; 4]>::try_from(cells).ok()?;
     let when = match when.as_str() {
         "" => When::Omitted,
-        "raised" => When::Moved(Direction::Raised),
-        "lowered" => When::Moved(Direction::Lowered),
         "changed" => When::Changed,
-        _ => return None,
+        direction => When::Moved(table::word(direction)?),
     };
     Some(Removal { field, when, consequence, source })
 }

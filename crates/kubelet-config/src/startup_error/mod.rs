@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::risk::StateFile;
+use crate::values::listed;
 use crate::{fields, table};
 
 mod log;
@@ -72,7 +73,7 @@ impl Row {
         let [text, fields, state_file, _] = cells else { return None };
         let parts = text.split('*').map(str::to_owned).collect();
         let fields = if fields.is_empty() { Vec::new() } else { listed_fields(fields)? };
-        let state_file = StateFile::ALL.into_iter().find(|file| file.as_str() == state_file.as_str());
+        let state_file = table::word(state_file);
         Some(Self { parts, fields, state_file })
     }
 
@@ -159,10 +160,8 @@ impl LastError {
             Some(row) => row.text(error, &fields, &reviewed.map(QuotedValues::of).unwrap_or_default()),
             None => format!("unknown error, see it on the node: {log}"),
         };
-        let text = match joined(&fields) {
-            Some(fields) if leading_fields(&text).is_none() => format!("{fields}: {text}"),
-            _ => text,
-        };
+        let is_named = fields.is_empty() || leading_fields(&text).is_some();
+        let text = if is_named { text } else { format!("{}: {text}", listed(&fields, "or")) };
         StartupError { text, state_file: row.and_then(|row| row.state_file) }
     }
 }
@@ -229,12 +228,6 @@ fn leading_fields(text: &str) -> Option<&str> {
 /// Parses `a`, `a or b`, `a, b or c`. `None` if one is no field.
 fn listed_fields(text: &str) -> Option<Vec<&'static str>> {
     text.split(", ").flat_map(|part| part.split(" or ")).map(|path| Some(fields::lookup(path)?.path.as_str())).collect()
-}
-
-/// Formats fields as a choice. `None` without fields.
-fn joined(fields: &[&'static str]) -> Option<String> {
-    let (last, others) = fields.split_last()?;
-    Some(if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) })
 }
 
 /// The fields that an error names, such as `imageGCHighThresholdPercent`, `logging.format` and

@@ -25,6 +25,14 @@ pub fn clean_path(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// Formats a list of names as `a, b or c`, with this word before the last one.
+pub(crate) fn listed<T: std::borrow::Borrow<str>>(names: &[T], word: &str) -> String {
+    match names {
+        [most @ .., last] if !most.is_empty() => format!("{} {word} {}", most.join(", "), last.borrow()),
+        _ => names.concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::clean_path;

@@ -11,6 +11,7 @@ use super::refusals::Refusals;
 use crate::document::{Document, Entry, Mapping, Reading};
 use crate::finding::{Place, Proposals, nearest};
 use crate::gates::{self, EnabledGates, GateError, GateStage};
+use crate::values::listed;
 use crate::{Minor, NEWEST, OLDEST};
 
 const UNKNOWN: &str = "unknown-feature-gate";
@@ -166,11 +167,7 @@ fn unknown_help(gate: &str, minor: Minor, proposals: &Proposals) -> String {
 }
 
 fn quoted_list(gates: &[&str]) -> String {
-    let quoted: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
-    match quoted.as_slice() {
-        [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
-        _ => quoted.concat(),
-    }
+    listed(&gates.iter().map(|gate| format!("`{gate}`")).collect::<Vec<_>>(), "and")
 }
 
 fn is_or_are(gates: &[&str]) -> &'static str {

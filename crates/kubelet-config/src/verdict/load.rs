@@ -7,7 +7,7 @@
 use jiff::civil::Date;
 
 use crate::document::{Document, Entry, Mapping, Node, Reading, Syntax, Value};
-use crate::fields::{self, Field, FieldType};
+use crate::fields::{self, Field, FieldType, join};
 use crate::values::{duration, quantity, units};
 use crate::verdict::Refusal;
 use crate::verdict::refusals::Refusals;
@@ -227,11 +227,6 @@ impl Load {
             },
         }
     }
-}
-
-/// Joins a path and a key as users write them, without quoting dots.
-fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Returns the correct notation of a value with the wrong type, if it is obvious.

@@ -11,7 +11,9 @@ static TABLE: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| rule(&cells)).map(|rule| (rule.id.clone(), rule)).collect());
 
 /// The stage at which the kubelet refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleStage {
     /// While the file is decoded.
@@ -66,13 +68,7 @@ fn rule(cells: &[String]) -> Option<Rule> {
     let [id, stage, since, until, fields, description, source] = cells else { return None };
     Some(Rule {
         id: id.clone(),
-        stage: match stage.as_str() {
-            "load" => RuleStage::Load,
-            "gates" => RuleStage::Gates,
-            "validate" => RuleStage::Validate,
-            "startup" => RuleStage::Startup,
-            _ => return None,
-        },
+        stage: table::word(stage)?,
         since: table::minor(since)?,
         until: table::minor(until)?,
         fields: fields.split(' ').filter(|path| !path.is_empty()).map(str::to_owned).collect(),

@@ -1,11 +1,10 @@
 //! Eviction thresholds, their grace periods and minimum reclaims: `pkg/kubelet/eviction/helpers.go`
 //! `ParseThresholdConfig`.
 
-use super::{did_you_mean, keys};
+use super::{did_you_mean, is_known, keys};
 use crate::document::Entry;
 use crate::values::quantity::Quantity;
 use crate::values::{duration, strconv, units};
-use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
 /// The maps with signals as keys.
@@ -82,10 +81,6 @@ fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str)
         None if path == "evictionSoftGracePeriod" => refusals.help("write a duration such as 1m30s"),
         None => refusals.help(HELP),
     };
-}
-
-fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {
-    keys(config, path).any(|known| known == signal)
 }
 
 /// The value of a threshold or a reclaim.

@@ -59,6 +59,11 @@ fn keys<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + 
     keys.into_iter().flatten().map(String::as_str)
 }
 
+/// Reports whether a key of a map is known in this version.
+fn is_known(config: &Config<'_>, path: &str, key: &str) -> bool {
+    keys(config, path).any(|known| known == key)
+}
+
 /// Returns the fix for an unknown name.
 fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(name, known.clone()) {

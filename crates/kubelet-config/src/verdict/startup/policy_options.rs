@@ -19,7 +19,8 @@ static TABLE: LazyLock<Vec<PolicyOption>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| option(&cells)).collect());
 
 /// The type of an option's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum OptionType {
     /// A boolean in Go's syntax.
     Boolean,
@@ -56,11 +57,7 @@ fn option(cells: &[String]) -> Option<PolicyOption> {
         name: name.clone(),
         since: table::minor(since)?,
         until: table::minor(until)?,
-        value_type: match value_type.as_str() {
-            "boolean" => OptionType::Boolean,
-            "integer" => OptionType::Integer,
-            _ => return None,
-        },
+        value_type: table::word(value_type)?,
         gate: Spans::read(gate, |name| Some(name.to_owned()))?,
     })
 }

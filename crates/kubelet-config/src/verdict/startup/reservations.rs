@@ -8,7 +8,7 @@ use crate::values::quantity::Quantity;
 use crate::values::{strconv, units};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::verdict::startup::{did_you_mean, keys};
+use crate::verdict::startup::{did_you_mean, is_known, keys};
 
 /// The fields with reserved resources.
 pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];
@@ -81,10 +81,6 @@ fn refuse_unknown_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str)
         let help = did_you_mean(resource, keys(config, path));
         refusals.at(format!("{path}.{resource}"), entry.key_place.clone(), message).help(help);
     }
-}
-
-fn is_known(config: &Config<'_>, path: &str, resource: &str) -> bool {
-    keys(config, path).any(|known| known == resource)
 }
 
 /// Reports whether the kubelet reads an entry. `reservedSystemCPUs` replaces `cpu` in both fields before they are

@@ -4,6 +4,7 @@ use crate::Minor;
 use crate::document::Value;
 use crate::fields::{self, Range};
 use crate::finding::{Place, nearest};
+use crate::values::listed;
 use crate::verdict::refusals::{Check, Refusals};
 use crate::verdict::{Config, rules};
 
@@ -217,17 +218,8 @@ pub(super) fn value_of(
         Some(near) => format!("did you mean {near}?"),
         None => format!("use one of {}; case matters", allowed.join(", ")),
     };
-    refusals.at(field, place, format!("{field} is {value:?}; it must be {}", alternatives(allowed))).help(help);
+    refusals.at(field, place, format!("{field} is {value:?}; it must be {}", listed(allowed, "or"))).help(help);
     false
-}
-
-/// Formats a list of names as `a, b or c`.
-fn alternatives(names: &[String]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.clone(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
-    }
 }
 
 #[cfg(test)]

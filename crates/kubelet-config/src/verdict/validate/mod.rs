@@ -13,7 +13,7 @@ pub(super) mod limits;
 mod node;
 pub(super) mod only_flags;
 mod pods;
-mod reservations;
+pub(super) mod reservations;
 mod telemetry;
 
 pub(super) use endpoint::scheme;

@@ -218,21 +218,23 @@ pub(super) const RESERVED: &[Check] = &[
     }),
 ];
 
-/// One entry of `reservedMemory`.
-struct Limit<'d> {
+/// One limit of `reservedMemory`.
+pub(in crate::verdict) struct Limit<'d> {
+    /// The index of its entry.
     index: usize,
     node: i128,
-    resource: &'d str,
-    entry: &'d Entry,
+    /// The kind of memory.
+    pub(in crate::verdict) resource: &'d str,
+    pub(in crate::verdict) entry: &'d Entry,
 }
 
 impl Limit<'_> {
-    fn field(&self) -> String {
+    pub(in crate::verdict) fn field(&self) -> String {
         format!("reservedMemory[{}].limits.{}", self.index, self.resource)
     }
 }
 
-fn limits<'d>(config: &Config<'d>) -> Vec<Limit<'d>> {
+pub(in crate::verdict) fn limits<'d>(config: &Config<'d>) -> Vec<Limit<'d>> {
     let mut limits = Vec::new();
     for (index, item) in config.list("reservedMemory").unwrap_or_default().iter().enumerate() {
         let node = item.get("numaNode").and_then(whole).unwrap_or(0);
