@@ -141,7 +141,7 @@ impl Finding {
         Self::new(Severity::Note, code, message)
     }
 
-    fn new(severity: Severity, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(severity: Severity, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             severity,
             code,

@@ -177,33 +177,22 @@ impl Risk {
         !self.source.is_empty()
     }
 
+    fn new(class: Class, why: &str, source: &str) -> Self {
+        Self { class, state_files: Vec::new(), why: why.to_owned(), source: source.to_owned() }
+    }
+
     fn unclassified() -> Self {
-        Self {
-            class: Class::Drain,
-            state_files: Vec::new(),
-            why: "No source describes the effect of this change. Unknown effects count as drain.".to_owned(),
-            source: String::new(),
-        }
+        Self::new(Class::Drain, "No source describes the effect of this change. Unknown effects count as drain.", "")
     }
 
     fn unused_gate() -> Self {
-        Self {
-            class: Class::None,
-            state_files: Vec::new(),
-            why: "The kubelet does not use this gate.".to_owned(),
-            source: "crates/kubelet-config/data/gates.csv".to_owned(),
-        }
+        Self::new(Class::None, "The kubelet does not use this gate.", "crates/kubelet-config/data/gates.csv")
     }
 
     /// Returns the risk of a change that keeps the value in effect, for example to the default.
     #[must_use]
     pub fn no_effect() -> Self {
-        Self {
-            class: Class::None,
-            state_files: Vec::new(),
-            why: "The value in effect stays the same.".to_owned(),
-            source: "crates/kubelet-config/data/fields.csv".to_owned(),
-        }
+        Self::new(Class::None, "The value in effect stays the same.", "crates/kubelet-config/data/fields.csv")
     }
 }
 

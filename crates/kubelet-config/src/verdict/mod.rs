@@ -23,7 +23,6 @@ mod sysctls;
 mod validate;
 
 pub use config::Config;
-pub(crate) use config::whole;
 pub use findings::{dropped_fields, findings};
 pub use host_need::{HostNeed, KeptMemory, StateFile};
 pub(crate) use load::folds_to;
@@ -61,6 +60,17 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    fn refused(minor: Minor, stage: Stage, refusals: Vec<Refusal>) -> Self {
+        let (startup, later, host_conditions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { minor, stage, refusals, startup, later, host_conditions }
+    }
+
+    /// The verdict on an accepted configuration.
+    fn accepted_as(config: &Config<'_>) -> Self {
+        let (startup, host_conditions) = (startup::check(config), startup::host_conditions(config));
+        Self { startup, host_conditions, ..Self::refused(config.minor(), Stage::Ok, Vec::new()) }
+    }
+
     /// Reports whether the kubelet loads and validates the file.
     #[must_use]
     pub fn accepted(&self) -> bool {
@@ -131,28 +141,19 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
 
 /// Returns the verdict on a configuration that writes out every default: a missing or zero value has no default.
 pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
-    let mut verdict = Verdict {
-        minor,
-        stage: Stage::Ok,
-        refusals: Vec::new(),
-        startup: Vec::new(),
-        later: Vec::new(),
-        host_conditions: Vec::new(),
-    };
-    match gates::apply(document, minor) {
-        Err(refusals) => (verdict.stage, verdict.refusals) = (Stage::Gates, refusals),
+    let mut verdict = match gates::apply(document, minor) {
+        Err(refusals) => Verdict::refused(minor, Stage::Gates, refusals),
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
-            verdict.refusals = validate::check(&config);
-            verdict.refusals.extend(validate::only_flags::check(&config));
-            if verdict.refusals.is_empty() {
-                verdict.startup = startup::check(&config);
-                verdict.host_conditions = startup::host_conditions(&config);
+            let mut refusals = validate::check(&config);
+            refusals.extend(validate::only_flags::check(&config));
+            if refusals.is_empty() {
+                Verdict::accepted_as(&config)
             } else {
-                verdict.stage = Stage::Validate;
+                Verdict::refused(minor, Stage::Validate, refusals)
             }
         }
-    }
+    };
     redact(verdict.refusals.iter_mut().chain(&mut verdict.startup));
     verdict
 }
@@ -186,9 +187,8 @@ fn redact<'r>(refusals: impl IntoIterator<Item = &'r mut Refusal>) {
 
 fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
     let refused = |stage, refusals: Vec<Refusal>| {
-        let config = Config::new(document, minor, gates::apply_valid(document, minor));
-        let later = later(document, &config, stage, &refusals);
-        Verdict { minor, stage, refusals, later, startup: Vec::new(), host_conditions: Vec::new() }
+        let later = later(document, &configuration(document, minor), stage, &refusals);
+        Verdict { later, ..Verdict::refused(minor, stage, refusals) }
     };
     let refusals = load::check(document, minor);
     if !refusals.is_empty() {
@@ -203,9 +203,7 @@ fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
     if !refusals.is_empty() {
         return refused(Stage::Validate, refusals);
     }
-    let startup = startup::check(&config);
-    let host_conditions = startup::host_conditions(&config);
-    Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
+    Verdict::accepted_as(&config)
 }
 
 /// Returns the further refusals of the stages from `stage` on; none if the whole file is refused. Rules that read the
