@@ -6,9 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
-use kubelet_config::minor::NEWEST;
+use kubelet_config::{Minor, NEWEST};
 use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};

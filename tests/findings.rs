@@ -67,7 +67,7 @@ fn tables_have_exactly_the_codes_of_sources() {
 fn reference_of_files_has_every_harmful_removal() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/repository.md")).unwrap();
     let table: Vec<&str> = page.lines().skip_while(|line| *line != "### Removed fields").collect();
-    for removal in kubelet_config::removals::all() {
+    for removal in kubelet_config::risk::removals::all() {
         let (start, end) = (format!("| `{}`", removal.field), format!("| {} |", removal.consequence));
         assert!(table.iter().any(|line| line.starts_with(&start) && line.ends_with(&end)), "{}", removal.field);
     }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use kubelet_config::document::{Document, Unread};
-use kubelet_config::verdict::{Refusal, Stage, assess};
-use kubelet_config::{Minor, fields, rules};
+use kubelet_config::verdict::{Refusal, Stage, assess, rules};
+use kubelet_config::{Minor, fields};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

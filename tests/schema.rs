@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kubelet_config::document::Document;
 use kubelet_config::finding::any_error;
 use kubelet_config::verdict::assess;
-use kubelet_config::{Minor, fields, gates, schema};
+use kubelet_config::{Minor, fields, gates};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -62,7 +62,7 @@ struct Count {
 }
 
 fn agreement(minor: Minor) {
-    let validator = jsonschema::validator_for(&schema::schema(minor)).expect("a schema");
+    let validator = jsonschema::validator_for(&fields::schema(minor)).expect("a schema");
     let (mut count, mut wrong) = (Count::default(), Vec::new());
     for line in include_str!("data/oracle/cases.jsonl").lines() {
         let case: Case = serde_json::from_str(line).expect("the cases are JSON lines");
@@ -122,7 +122,7 @@ fn schema_agrees_with_kubelet_1_36() {
 #[test]
 fn schemas_agree_with_verdicts_of_nodecfg() {
     let schemas: Vec<_> = Minor::all()
-        .map(|minor| (minor, jsonschema::validator_for(&schema::schema(minor)).expect("a schema")))
+        .map(|minor| (minor, jsonschema::validator_for(&fields::schema(minor)).expect("a schema")))
         .collect();
     let (mut runs, mut idle, mut wrong) = (0, 0, Vec::new());
     for (at, line) in include_str!("data/oracle/cases.jsonl").lines().enumerate() {
@@ -153,7 +153,7 @@ fn schemas_agree_with_verdicts_of_nodecfg() {
 #[test]
 fn every_schema_accepts_its_defaults() {
     for minor in Minor::all() {
-        let schema = schema::schema(minor);
+        let schema = fields::schema(minor);
         assert!(jsonschema::meta::is_valid(&schema), "{minor}");
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let mut file =
@@ -176,7 +176,7 @@ fn committed_schemas_are_up_to_date() {
     let folder = format!("{}/schemas/kubelet", env!("CARGO_MANIFEST_DIR"));
     for minor in Minor::all() {
         let file = std::fs::read_to_string(format!("{folder}/{minor}.json")).unwrap_or_default();
-        let schema = format!("{:#}\n", schema::schema(minor));
+        let schema = format!("{:#}\n", fields::schema(minor));
         assert!(schema == file, "write schemas/kubelet/{minor}.json anew with `nodecfg schema kubelet`");
     }
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), Minor::all().count(), "and no others");

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kubelet_config::minor::{NEWEST_RELEASED, OLDEST};
+use kubelet_config::{NEWEST_RELEASED, OLDEST};
 use walkdir::WalkDir;
 
 /// Crates from the bottom to the top. The manifest of a crate must not have those above it as dependencies, so that its

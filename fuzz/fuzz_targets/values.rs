@@ -3,10 +3,9 @@
 
 #![no_main]
 
-use kubelet_config::capacity::Capacity;
-use kubelet_config::duration;
-use kubelet_config::pod_range::PodRange;
-use kubelet_config::quantity::Quantity;
+use kubelet_config::capacity::{Capacity, PodRange};
+use kubelet_config::values::duration;
+use kubelet_config::values::quantity::Quantity;
 use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::{ContentHash, KubeletVersion};
 use nodecfg_contract::names::{FleetName, NodeName};

@@ -6,12 +6,10 @@
 
 use serde_json::{Map, Value as Json};
 
-use kubelet_config::defaults::{has_nonempty_default, is_struct, is_zero};
+use kubelet_config::defaults::{has_nonempty_default, is_struct, is_zero, remove_filled_in};
 use kubelet_config::document::{Document, path_of};
-use kubelet_config::fields::{child, children, items};
-use kubelet_config::filled_in::remove_filled_in;
-use kubelet_config::minor::NEWEST;
-use kubelet_config::{API_VERSION, KIND, Minor, secrets};
+use kubelet_config::fields::{child, children, items, secrets};
+use kubelet_config::{API_VERSION, KIND, Minor, NEWEST};
 use nodecfg_contract::names::NodeName;
 
 /// Fields that describe one machine, never a pool.

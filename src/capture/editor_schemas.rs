@@ -43,7 +43,7 @@ pub fn with_schemas(repository: Repository, minor: Minor) -> Repository {
     for (name, schema) in [
         ("fleet", schema::fleet_schema()),
         ("nodepool", schema::nodepool_schema()),
-        ("kubelet", kubelet_config::schema::schema(minor)),
+        ("kubelet", kubelet_config::fields::schema(minor)),
     ] {
         files.insert(format!("{SCHEMA_FOLDER}/{name}.schema.json"), schema::pretty(&schema));
     }
@@ -65,7 +65,7 @@ mod tests {
             let target =
                 line.strip_prefix("# yaml-language-server: $schema=").unwrap_or_else(|| panic!("{path}: {line}"));
             let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
-            let schema = kubelet_config::filepath::clean(&format!("/{folder}/{target}"));
+            let schema = kubelet_config::values::clean_path(&format!("/{folder}/{target}"));
             let schema: serde_json::Value =
                 serde_json::from_str(&repository.files[schema.trim_start_matches('/')]).unwrap();
             let content: serde_json::Value = serde_saphyr::from_str(text).unwrap();

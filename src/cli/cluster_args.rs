@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::CommandError;
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_cluster::connection::connect::{ConnectOptions, Connection, Environment, connect, contexts};
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::names::NamespaceName;

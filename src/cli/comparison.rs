@@ -3,8 +3,8 @@
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::{CommandError, Terminal};
 use crate::review::{Base, Head, Review, Side, compare};
+use kubelet_config::NEWEST_RELEASED;
 use kubelet_config::finding::{Finding, Strictness};
-use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_fleet::snapshot::{Snapshot, Source};
 use nodecfg_fleet::{Built, Checks, Desired, Draft, Kubelets, build, draft};
 

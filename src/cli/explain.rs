@@ -4,8 +4,7 @@ use super::repository_args::parse_kubernetes_version;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::code_explanation::{self, CodeExplanation};
 use crate::report::{self, Format, field};
-use kubelet_config::Minor;
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::json_document::Document;
 
 /// Explain a field of KubeletConfiguration, or the code of a finding, error or check.

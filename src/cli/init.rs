@@ -13,9 +13,8 @@ use crate::capture::{
 use crate::report;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{Format, findings};
-use kubelet_config::Minor;
-use kubelet_config::label::check_label_key;
-use kubelet_config::minor::NEWEST_RELEASED;
+use kubelet_config::values::label::check_label_key;
+use kubelet_config::{Minor, NEWEST_RELEASED};
 use nodecfg_cluster::reading::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::Placement;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap_mangen::Man;
 
 use super::{CommandError, CommandResult, Exit, Terminal, arguments, exit};
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::nearest;
 
 /// Print a manual page, or write all pages to a folder, also those of nodecfg-agent.
 #[derive(Debug, clap::Args)]

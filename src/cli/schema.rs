@@ -5,8 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use super::repository_args::parse_kubernetes_version;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::schemas::{OUTPUTS, Output};
-use kubelet_config::Minor;
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_fleet::formats::schema;
 use nodecfg_plan::saved::plan_schema;
 
@@ -51,7 +50,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let schema = match args.name.as_str() {
         "fleet" => schema::fleet_schema(),
         "nodepool" => schema::nodepool_schema(),
-        KUBELET => kubelet_config::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
+        KUBELET => kubelet_config::fields::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
         // The argument parser rejects other names.
         name => OUTPUTS.iter().find(|output| output.name == name).map_or_else(plan_schema, Output::schema),
     };

@@ -2,7 +2,7 @@
 
 use super::CommandError;
 use crate::report::names;
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::nearest;
 use nodecfg_cluster::ClusterReader;
 use nodecfg_contract::names::NodeName;
 

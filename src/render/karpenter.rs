@@ -5,7 +5,7 @@
 //! fields belong there (`website/content/en/docs/concepts/nodeclasses.md`, "spec.kubelet").
 
 use kubelet_config::document::Node;
-use kubelet_config::quantity::Quantity;
+use kubelet_config::values::quantity::Quantity;
 
 use super::nodeadm::{fields, is_header, node_config};
 use super::{Subject, indented};

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use kubelet_config::document::Node;
 use kubelet_config::finding::Finding;
-use kubelet_config::quantity::Quantity;
+use kubelet_config::values::quantity::Quantity;
 
 use super::{Consumer, Subject, karpenter};
 

@@ -1,6 +1,9 @@
 //! Explanations of codes for `nodecfg explain CODE`: findings, errors and checks of `doctor`.
 
 use kubelet_config::advice::table as advice;
+use kubelet_config::finding::{LENIENT_CODES, Severity, nearest};
+use kubelet_config::values::csv;
+use kubelet_config::verdict::rules::{self, RuleStage};
 use nodecfg_contract::json_document::Kind;
 use std::collections::BTreeMap;
 use std::io;
@@ -15,16 +18,12 @@ use super::style::{bad, heading, quiet, warning};
 use crate::doctor::codes as checks;
 use crate::doctor::codes::Code;
 use crate::layout::hanging;
-use kubelet_config::finding::{LENIENT_CODES, Severity};
-use kubelet_config::rules::RuleStage;
-use kubelet_config::spelling::nearest;
-use kubelet_config::{rules, table};
 
 /// Table of error codes: code, description, cause and fix.
 static TEXT: &str = include_str!("../../data/errors.csv");
 /// Description, cause and fix by error code.
 static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
-    table::rows(TEXT)
+    csv::rows(TEXT)
         .filter_map(|cells| <[String; 4]>::try_from(cells).ok())
         .map(|[code, description, cause, fix]| (code, [description, cause, fix]))
         .collect()

@@ -10,14 +10,14 @@ use std::sync::LazyLock;
 use super::markdown::prose;
 use kubelet_config::advice::table as advice;
 use kubelet_config::finding::Severity;
-use kubelet_config::rules::{self, Rule, RuleStage};
-use kubelet_config::table;
+use kubelet_config::values::csv;
+use kubelet_config::verdict::rules::{self, Rule, RuleStage};
 
 /// Table of the codes of findings about files and repositories: code, severity and description.
 static TEXT: &str = include_str!("../../data/findings.csv");
 /// Severity and description by code of [`TEXT`].
 static FILE_FINDINGS: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
-    table::rows(TEXT)
+    csv::rows(TEXT)
         .filter_map(|cells| <[String; 3]>::try_from(cells).ok())
         .map(|[code, severity, says]| (code, (severity, says)))
         .collect()
@@ -115,7 +115,7 @@ pub fn page() -> String {
 }
 
 fn versions(rule: &Rule) -> String {
-    match (rule.since > kubelet_config::minor::OLDEST, rule.until < kubelet_config::minor::NEWEST) {
+    match (rule.since > kubelet_config::OLDEST, rule.until < kubelet_config::NEWEST) {
         (false, false) => "all".to_owned(),
         (true, false) => format!("from {}", rule.since),
         (false, true) => format!("up to {}", rule.until),

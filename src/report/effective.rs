@@ -12,7 +12,7 @@ use super::markdown::{code, prose};
 use super::style::{bad, quiet, warning};
 use super::table::{Column, Table};
 use kubelet_config::effective::{Effective, Origin, Refused};
-use kubelet_config::secrets;
+use kubelet_config::fields::secrets;
 use kubelet_config::verdict::Refusal;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::printable::one_line;

@@ -15,9 +15,10 @@ use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
 use crate::layout;
+use kubelet_config::Minor;
+use kubelet_config::fields::secrets;
 use kubelet_config::finding::{Finding, Place, Severity};
-use kubelet_config::rules::RuleStage;
-use kubelet_config::{Minor, rules, secrets};
+use kubelet_config::verdict::rules::{self, RuleStage};
 use nodecfg_contract::printable;
 use nodecfg_fleet::snapshot::Snapshot;
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use kubelet_config::{NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::json_document::Kind;
 
 /// The version of this program.

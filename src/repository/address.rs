@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use kubelet_config::strconv::unsigned;
+use kubelet_config::values::unsigned;
 
 /// Prefixes of user names that are tokens of GitHub or GitLab.
 const TOKEN_PREFIXES: [&str; 9] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-"];

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use super::{
     Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
 };
-use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::effective::overlaid;
 use kubelet_config::finding::Finding;
-use kubelet_config::minor::NEWEST_RELEASED;
+use kubelet_config::{Minor, NEWEST_RELEASED};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::snapshot::Snapshot;

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn first_assignment_changes_what_a_restart_can_change() {
-        let found = |body: &str| first_changes(body, Class::Restart, kubelet_config::minor::NEWEST);
+        let found = |body: &str| first_changes(body, Class::Restart, kubelet_config::NEWEST);
         assert_eq!(found(""), [""; 0]);
         assert_eq!(found("clusterDomain: a.b\ncgroupDriver: systemd\n"), ["clusterDomain"]);
         assert_eq!(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use assert_cmd::cargo::CommandCargoExt as _;
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
+use kubelet_config::{NEWEST, NEWEST_RELEASED, OLDEST};
 
 use crate::cluster::Cluster;
 use crate::program::{Run, run, run_with};

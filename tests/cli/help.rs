@@ -1,6 +1,6 @@
 //! Tests of help texts, `schema` and static completions.
 
-use kubelet_config::minor::NEWEST_RELEASED;
+use kubelet_config::NEWEST_RELEASED;
 
 use crate::program::{run, shows};
 

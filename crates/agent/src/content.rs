@@ -8,16 +8,15 @@ use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
 use super::host::preflight::Unmet;
 use super::proof;
-use kubelet_config::document::{Document, Node};
+use kubelet_config::document::{self, Document, Node};
 use kubelet_config::effective::{
-    ConfigDir, ConfigFile, Effective, EffectiveChange, FolderEntry, Kubelet, Origin, Refused, ValueChange,
+    self, ConfigDir, ConfigFile, Effective, EffectiveChange, FolderEntry, Kubelet, Origin, Refused, ValueChange,
 };
-use kubelet_config::field_path::Target;
-use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use kubelet_config::risk::{Class, Risk, StateFile};
+use kubelet_config::fields::{self, Target, secrets};
+use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::startup_error::{LastError, StartupError};
-use kubelet_config::verdict::{HostCondition, Refusal, Stage, Verdict};
-use kubelet_config::{document, effective, field_path, risk, rules, secrets, verdict};
+use kubelet_config::verdict::{self, HostCondition, Refusal, Stage, Verdict, rules};
+use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::kubelet_values::OwnValue;
 use nodecfg_contract::nodeconfig::EffectiveStatus;
 use nodecfg_contract::printable::at_most;
@@ -434,16 +433,16 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
 
 /// The field of a path, without the key of a map. `None` if no kubelet has the field.
 fn known_part(path: &str) -> Option<String> {
-    match field_path::find(path).ok()? {
+    match fields::find(path).ok()? {
         Target::Root => None,
-        Target::Field(field) | Target::Key(field, _) => Some(field_path::plain(&field.path)),
+        Target::Field(field) | Target::Key(field, _) => Some(fields::plain(&field.path)),
     }
 }
 
 /// The path of a change that may be published: a key of a map that the reviewed content lacks is from the node.
 #[must_use]
 pub fn public_path(path: &str, reviewed: Option<&str>) -> String {
-    match field_path::find(path) {
+    match fields::find(path) {
         Ok(Target::Field(_)) => path.to_owned(),
         Ok(Target::Key(_, key)) if reviewed.is_some_and(|text| text.contains(&key)) => path.to_owned(),
         _ => known_part(path).unwrap_or_else(|| "an unknown field".to_owned()),

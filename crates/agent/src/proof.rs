@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::host::process::{KubeletProcess, ProcessProblem};
+use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden, SetAbove};
-use kubelet_config::minor::Minor;
-use kubelet_config::{effective, secrets};
+use kubelet_config::effective::{
+    self, ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Origin, Overridden, SetAbove,
+};
+use kubelet_config::fields::secrets;
 use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue, SetValue};
 use nodecfg_contract::nodeconfig::EffectiveStatus;
 use nodecfg_contract::printable::at_most;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kubelet_config::label::{check_dns_label, check_dns_subdomain};
+use kubelet_config::values::label::{check_dns_label, check_dns_subdomain};
 use serde::{Deserialize, Serialize};
 
 use crate::natural_order;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use kubelet_config::strconv::unsigned32;
+use kubelet_config::values::unsigned32;
 
 /// Version of a kubelet without build suffix, in version order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

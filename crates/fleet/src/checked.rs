@@ -6,10 +6,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use kubelet_config::document::Document;
+use kubelet_config::fields::secrets;
 use kubelet_config::finding::{Finding, MAX_PER_FILE, Place, Strictness, limited, merged, sort};
-use kubelet_config::rules::RuleStage;
+use kubelet_config::verdict::rules::{self, RuleStage};
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
-use kubelet_config::{Minor, advice, rules, secrets};
+use kubelet_config::{Minor, advice};
 
 /// Codes of findings of nodecfg that a decoding error of the kubelet replaces if it concerns the same position or
 /// field.

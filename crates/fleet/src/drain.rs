@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::fields::{At, choices, map};
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_contract::label_selector::LabelSelector;
 
 map! {

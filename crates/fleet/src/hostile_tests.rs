@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::*;
 use crate::snapshot::Snapshot;
 use crate::{build, check_file};
+use kubelet_config::NEWEST;
 use kubelet_config::finding::{MAX_PER_FILE, Severity};
-use kubelet_config::minor::NEWEST;
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const MANY: usize = 40_000;

@@ -6,11 +6,10 @@
 
 use crate::fields::{NO_NUMBER, fix_ambiguous_boolean, unknown, wrong_type};
 use kubelet_config::document::{Document, Entry, Mapping, Node, Reading, Value, path_of};
-use kubelet_config::fields::{Field, FieldType};
-use kubelet_config::finding::Finding;
-use kubelet_config::minor::NEWEST;
-use kubelet_config::spelling::{Proposals, nearest};
-use kubelet_config::{API_VERSION, KIND, duration, fields, quantity, units};
+use kubelet_config::fields::{self, Field, FieldType};
+use kubelet_config::finding::{Finding, Proposals, nearest};
+use kubelet_config::values::{duration, quantity, units};
+use kubelet_config::{API_VERSION, KIND, NEWEST};
 
 /// Checks the fields of a complete or partial KubeletConfiguration. `apiVersion` and `kind` may be missing, but not
 /// wrong.

@@ -11,10 +11,9 @@ use super::checked::{Checked, check_document};
 use kubelet_config::document::{Document, Node};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Refused, effective, overlaid};
 use kubelet_config::finding::{Finding, Place};
-use kubelet_config::minor::NEWEST_RELEASED;
-use kubelet_config::rules::RuleStage;
+use kubelet_config::verdict::rules::{self, RuleStage};
 use kubelet_config::verdict::{Refusal, Stage, Verdict};
-use kubelet_config::{API_VERSION, KIND, Minor, rules};
+use kubelet_config::{API_VERSION, KIND, Minor, NEWEST_RELEASED};
 use nodecfg_contract::Placement;
 
 /// How the nodes of a pool place its configuration.

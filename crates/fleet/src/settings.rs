@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::{Canary, RolloutPolicy};
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 
 /// A setting of a rollout policy.
 pub struct PolicySetting {

@@ -7,8 +7,7 @@ use crate::formats::read;
 use kubelet_config::document::{
     Document, Node, Parsed, Syntax, Unread, json_patch_additions, json_patch_problems, kind_of_patch,
 };
-use kubelet_config::finding::{Finding, Place, Strictness, limited};
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::{Finding, Place, Strictness, limited, nearest};
 use kubelet_config::verdict::dropped_fields;
 use kubelet_config::{API_VERSION, KIND, Minor};
 

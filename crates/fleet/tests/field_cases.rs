@@ -6,10 +6,9 @@
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use kubelet_config::Minor;
 use kubelet_config::finding::Strictness;
-use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::verdict::{Refusal, Verdict};
+use kubelet_config::{Minor, NEWEST, OLDEST};
 use nodecfg_fleet::check_file;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::events::{Event, Events, Mark, Spanned};
-use crate::resolve::{CORE, key_text, resolve_tagged};
+use crate::scalar::{CORE, key_text, resolve_tagged};
 use crate::{Entry, Limits, Node, Parsed, Problem, ProblemKind, Reading, Scalar, Span, Value};
 
 /// Greater depths would let the destructor of a tree exhaust the stack.

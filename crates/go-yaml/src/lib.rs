@@ -33,7 +33,6 @@
 mod compose;
 mod events;
 mod problem;
-mod resolve;
 mod scalar;
 mod tree;
 

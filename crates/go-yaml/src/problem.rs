@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::resolve::CORE;
+use crate::scalar::CORE;
 use crate::{Ambiguity, Scalar, Span, Value};
 
 /// Something that is wrong or doubtful about a text, with its place. The [`Display`](fmt::Display) form is the message.

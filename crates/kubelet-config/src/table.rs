@@ -1,39 +1,14 @@
-//! The reader of the tables in `crates/kubelet-config/data/`: CSV with a header line, and cells whose value depends
-//! on the version.
+//! The reader of the tables in `crates/kubelet-config/data/`: rows, and cells whose value depends on the version.
 //!
 //! The reader skips malformed lines; a test of each table asserts that none exists.
 
-use super::minor::Minor;
+pub(crate) use crate::values::csv::rows;
 
-/// Returns the cells of each line after the header (RFC 4180). A cell in double quotes may contain commas and doubled
-/// quotes. No cell contains a line break.
-pub fn rows(text: &'static str) -> impl Iterator<Item = Vec<String>> {
-    text.lines().skip(1).map(|line| cells(line).into_iter().map(unquote).collect())
-}
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
-/// Splits a line into cells, without removing quotes.
-fn cells(line: &str) -> Vec<&str> {
-    let (mut cells, mut start, mut quoted) = (Vec::new(), 0, false);
-    for (at, c) in line.char_indices() {
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => {
-                cells.extend(line.get(start..at));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    cells.extend(line.get(start..));
-    cells
-}
-
-fn unquote(cell: &str) -> String {
-    match cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => cell.to_owned(),
-    }
-}
+use crate::Minor;
 
 /// A value that depends on the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +53,12 @@ impl<T> Spans<T> {
     }
 }
 
+/// Parses a word that names a variant of an enumeration.
+pub(super) fn word<'t, T: Deserialize<'t>>(text: &'t str) -> Option<T> {
+    let deserializer: serde::de::value::StrDeserializer<'t, Error> = text.into_deserializer();
+    T::deserialize(deserializer).ok()
+}
+
 /// Parses `1.36`. `None` for an empty cell or any other text.
 pub(super) fn minor(text: &str) -> Option<Minor> {
     text.strip_prefix("1.")?.parse().ok().map(Minor)
@@ -86,11 +67,6 @@ pub(super) fn minor(text: &str) -> Option<Minor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_quoted_cells() {
-        assert_eq!(rows("head\na,\"b,\"\"c\"\"\",,d").collect::<Vec<_>>(), [["a", "b,\"c\"", "", "d"]]);
-    }
 
     #[test]
     fn reads_values_by_version() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use kubelet_config::quantity::Quantity;
+use kubelet_config::values::quantity::Quantity;
 
 /// Limit of the resources of a node that are read. The node itself writes them.
 const MAX_RESOURCES: usize = 32;

@@ -10,8 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use kubelet_config::Minor;
-use kubelet_config::capacity::Capacity;
-use kubelet_config::pod_range::PodRange;
+use kubelet_config::capacity::{Capacity, PodRange};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;

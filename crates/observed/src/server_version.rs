@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kubelet_config::strconv::unsigned32;
+use kubelet_config::values::unsigned32;
 use nodecfg_contract::KubeletVersion;
 
 /// Version of an API server, from `/version`.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use kubelet_config::Minor;
 use kubelet_config::document::{Document, Entry, FieldChange, Mapping, Node, Value, changes, path_of};
-use kubelet_config::effective::{EffectiveChange, ValueChange};
-use kubelet_config::removals::Removal;
-use kubelet_config::risk::{Class, Risk};
-use kubelet_config::{Minor, effective, fields, removals, risk, secrets};
+use kubelet_config::effective::{self, EffectiveChange, ValueChange};
+use kubelet_config::fields::{self, secrets};
+use kubelet_config::risk::removals::{self, Removal};
+use kubelet_config::risk::{self, Class, Risk};
 use nodecfg_contract::{ConfigSource, Placement};
 use nodecfg_observed::{OwnValues, UnreadReason};
 

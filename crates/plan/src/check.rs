@@ -9,10 +9,8 @@ use std::fmt;
 
 use crate::convergence::Target;
 use crate::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
-use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
-use kubelet_config::risk;
-use kubelet_config::risk::Class;
+use kubelet_config::risk::{self, Class, direction};
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::{PoolPlan, Problem};
 use crate::changes::LostField;
 use crate::changes::{ChangedField, OmittedField, omitted_fields};
+use kubelet_config::fields::secrets::NOT_SHOWN;
 use kubelet_config::finding::Finding;
-use kubelet_config::removals::Removal;
-use kubelet_config::secrets::NOT_SHOWN;
+use kubelet_config::risk::removals::Removal;
 use nodecfg_fleet::{Pool, RolloutPolicy};
 
 /// Omitted fields whose loss a policy does not accept, by path.
@@ -62,8 +62,7 @@ mod tests {
 
     use super::super::change_fixtures::{cluster, planned, runs, wants};
     use super::super::{Scope, check};
-    use kubelet_config::removals;
-    use kubelet_config::risk::Class;
+    use kubelet_config::risk::{Class, removals};
     use nodecfg_fleet::Desired;
 
     const KUBEADM: &str = "authentication: {x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}\nclusterDNS: \

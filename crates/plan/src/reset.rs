@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::present::is_available;
-use kubelet_config::finding::Place;
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::{Place, nearest};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;

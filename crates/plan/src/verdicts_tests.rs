@@ -155,8 +155,8 @@ fn decides_again_after_kubelet_upgrade() {
 mod addresses {
     use crate::fixtures::{desired, node, observed, options, policy, pool, rendered_of};
     use crate::make;
+    use kubelet_config::capacity::PodRange;
     use kubelet_config::finding::Severity;
-    use kubelet_config::pod_range::PodRange;
     use nodecfg_fleet::PoolTarget;
     use nodecfg_observed::Node;
 

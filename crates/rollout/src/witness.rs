@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::{End, NodeOutcome, Outcome};
+use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node as Value};
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named, named_values};
-use kubelet_config::{Minor, secrets};
+use kubelet_config::fields::secrets;
 use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;

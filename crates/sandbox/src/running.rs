@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value as Json, json};
 
-use kubelet_config::Minor;
-use kubelet_config::defaults::is_struct;
+use kubelet_config::defaults::{fill_in_certificate, is_struct};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Refused, effective};
 use kubelet_config::fields::child;
-use kubelet_config::filled_in::fill_in_certificate;
-use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
 use kubelet_config::verdict::Stage;
+use kubelet_config::{Minor, NEWEST, OLDEST};
 
 /// File of the kubelet's `--config` (kubeadm).
 pub(crate) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";

@@ -7,10 +7,9 @@ use super::repository_args::parse_kubernetes_version;
 use super::{CommandError, CommandResult, Exit, Terminal, environment};
 use crate::report::effective::EffectiveConfiguration;
 use crate::report::{self, Format};
-use kubelet_config::Minor;
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, Refused, effective, flag_paths};
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::verdict::Stage;
+use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 

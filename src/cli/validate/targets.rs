@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::CommandError;
 use crate::cli::git_args::SnapshotSource;
 use crate::repository::{Enclosing, OpenError, cleaned};
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::nearest;
 use nodecfg_fleet::snapshot::text::is_candidate;
 
 /// The number of names to compare with that of a missing file.

@@ -3,10 +3,9 @@
 use serde::Serialize;
 
 use super::UnknownField;
+use kubelet_config::finding::nearest;
 use kubelet_config::gates::{self, GateStage, Span};
-use kubelet_config::minor::{NEWEST, OLDEST};
-use kubelet_config::spelling::nearest;
-use kubelet_config::{Minor, field_path, fields};
+use kubelet_config::{Minor, NEWEST, OLDEST, fields};
 
 /// A feature gate in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -113,7 +112,7 @@ impl GateHistory {
             needed_by: needing.collect(),
             fields_that_need_it: fields
                 .filter(|field| !field.path.ends_with([']', '}']))
-                .map(|field| field_path::plain(&field.path))
+                .map(|field| fields::plain(&field.path))
                 .collect(),
         })
     }

@@ -3,16 +3,11 @@
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use kubelet_config::field_path::{self, Target};
-use kubelet_config::fields::{self, Field, FieldType, Range};
-use kubelet_config::format::Format;
-use kubelet_config::gates;
-use kubelet_config::minor::{NEWEST, OLDEST};
+use kubelet_config::fields::{self, Field, FieldType, Format, Range, Target, TlsKind, tls_names};
+use kubelet_config::finding::nearest;
 use kubelet_config::risk::{self, Class, Risk};
-use kubelet_config::rules::{self, Rule};
-use kubelet_config::spelling::nearest;
-use kubelet_config::tls::{self, Kind};
-use kubelet_config::{API_VERSION, KIND, Minor};
+use kubelet_config::verdict::rules::{self, Rule};
+use kubelet_config::{API_VERSION, KIND, Minor, NEWEST, OLDEST, gates};
 use nodecfg_contract::json_document::{Document, Kind as DocumentKind};
 
 mod gate;
@@ -183,7 +178,7 @@ pub fn document(explanation: &Explanation, minor: Minor) -> Result<Json, serde_j
 /// # Errors
 /// When kubelet `minor` has no field, gate or key `text`.
 pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation, UnknownField> {
-    match field_path::find(text) {
+    match fields::find(text) {
         Ok(Target::Root) => Ok(root_explanation(minor, recursive)),
         Ok(Target::Field(field)) => of_field(field, minor, recursive),
         Ok(Target::Key(values, key)) => of_key(values, &key, minor),
@@ -225,7 +220,7 @@ fn root_explanation(minor: Minor, recursive: bool) -> Explanation {
 }
 
 fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Explanation, UnknownField> {
-    let name = field_path::plain(&field.path);
+    let name = fields::plain(&field.path);
     if !field.is_known_to(minor) {
         let range = match field.until {
             NEWEST => format!("it exists since {}", field.since),
@@ -353,9 +348,9 @@ fn type_of(field: &Field, minor: Minor) -> String {
 fn allowed(field: &Field, minor: Minor) -> Allowed {
     let Range { minimum, exclusive, maximum, multiple_of } = field.range.at(minor).copied().unwrap_or_default();
     let values = match field.format {
-        Some(Format::CipherSuite) => tls::known(Kind::Cipher, minor).map(|name| name.value.clone()).collect(),
+        Some(Format::CipherSuite) => tls_names(TlsKind::Cipher, minor).map(|name| name.value.clone()).collect(),
         Some(Format::Curve) => {
-            tls::known(Kind::Curve, minor).map(|name| format!("{} ({})", name.value, name.common_name)).collect()
+            tls_names(TlsKind::Curve, minor).map(|name| format!("{} ({})", name.value, name.common_name)).collect()
         }
         _ => field.allowed.at(minor).cloned().unwrap_or_default(),
     };

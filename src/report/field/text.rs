@@ -11,10 +11,8 @@ use super::{Allowed, Explanation, InnerField, PastDefault};
 use crate::layout::{hanging, within};
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
-use kubelet_config::minor::{NEWEST, OLDEST};
-use kubelet_config::risk;
-use kubelet_config::rules::RuleStage;
-use kubelet_config::{API_VERSION, KIND, Minor};
+use kubelet_config::verdict::rules::RuleStage;
+use kubelet_config::{API_VERSION, KIND, Minor, NEWEST, OLDEST, risk};
 
 /// The maximum width of the text, in columns.
 const WIDTH: usize = 80;

@@ -1,6 +1,6 @@
 //! Paths of files relative to the root of a checkout, for code scanning and annotations.
 
-use kubelet_config::filepath;
+use kubelet_config::values::clean_path;
 
 /// Converts paths of files in a batch to paths from the checkout root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Location {
             root => format!("{}/{file}", root.trim_end_matches('/')),
         };
         let absolute = if path.starts_with('/') { path } else { format!("{}/{path}", self.current) };
-        let absolute = filepath::clean(&absolute);
+        let absolute = clean_path(&absolute);
         let root = if self.root.is_empty() { &self.current } else { &self.root };
         let below = absolute.strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
         below.map_or(absolute.clone(), str::to_owned)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use clap::{CommandFactory as _, Parser as _};
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_contract::json_document::{Document, Kind};
 use serde::Serialize;
 use tracing_subscriber::field::MakeExt as _;

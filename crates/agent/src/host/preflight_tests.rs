@@ -6,8 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use kubelet_config::document::Document;
-use kubelet_config::minor::Minor;
-use kubelet_config::verdict;
+use kubelet_config::{Minor, verdict};
 use serde_json::{Value, json};
 
 use super::*;

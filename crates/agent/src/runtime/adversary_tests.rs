@@ -11,9 +11,8 @@ use proptest::sample::select;
 use super::harness::{Action, Behaviour, CONFIG, CONFIG_DIR, HEAD, RuntimeHarness, Way};
 use crate::disk::Disk as _;
 use crate::host::process::{KubeletProcess, ProcessProblem};
-use kubelet_config::effective;
-use kubelet_config::effective::{ConfigDir, ConfigFile, FolderEntry, Kubelet};
-use kubelet_config::minor::Minor;
+use kubelet_config::Minor;
+use kubelet_config::effective::{self, ConfigDir, ConfigFile, FolderEntry, Kubelet};
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
 

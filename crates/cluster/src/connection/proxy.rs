@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use kubelet_config::strconv::unsigned;
+use kubelet_config::values::unsigned;
 
 /// Reports whether `host` is reached directly: always for loopback, otherwise when `$NO_PROXY` matches. `$NO_PROXY`
 /// contains names, `.suffixes`, addresses, networks in CIDR notation, or `*`. A port after a name is ignored.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::reading::salvage::{Damage, Fields};
-use kubelet_config::quantity::Quantity;
+use kubelet_config::values::quantity::Quantity;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::NodeName;
 use nodecfg_observed::drain::{DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};

@@ -16,7 +16,7 @@ use crate::connection::failure::AttemptError;
 use crate::connection::operation::escape;
 use crate::connection::transport::{Call, Transport};
 use http_body_util::{BodyExt as _, Limited};
-use kubelet_config::label::check_dns_label;
+use kubelet_config::values::label::check_dns_label;
 
 /// Limit of the bytes read from a response. etcd's default limit is 1.5 MiB for an object.
 const LIMIT: usize = 2 << 20;

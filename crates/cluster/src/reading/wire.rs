@@ -10,8 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::items::ItemSplitter;
 use crate::connection::transport::{Decode, LARGEST_OBJECT, MOST_OBJECTS, within};
-use kubelet_config::capacity::Capacity;
-use kubelet_config::pod_range::PodRange;
+use kubelet_config::capacity::{Capacity, PodRange};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::labels::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, PLACEMENT_ANNOTATION,

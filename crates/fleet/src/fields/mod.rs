@@ -11,9 +11,8 @@ pub(crate) use declare::{FieldInfo, FieldType, Map, info, map, map_schema};
 pub(crate) use values::{Entries, Located, ReadField, choice, choices, dns_label_schema};
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
-use kubelet_config::finding::{Finding, Place};
-use kubelet_config::spelling::nearest;
-use kubelet_config::units;
+use kubelet_config::finding::{Finding, Place, nearest};
+use kubelet_config::values::units;
 
 /// A map whose keys are being read.
 pub(crate) struct Fields<'n> {

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use super::{At, fix_ambiguous_boolean};
 use kubelet_config::document::{Node, Reading};
-use kubelet_config::finding::Place;
-use kubelet_config::spelling::nearest;
-use kubelet_config::{duration, units};
+use kubelet_config::finding::{Place, nearest};
+use kubelet_config::values::{duration, units};
 
 /// A value of a field.
 pub(crate) trait ReadField: Clone {

@@ -13,7 +13,7 @@ use crate::gates::{
 };
 use kubelet_config::document::Node;
 use kubelet_config::finding::{Finding, Place};
-use kubelet_config::label::{check_dns_subdomain, check_label_key};
+use kubelet_config::values::label::{check_dns_subdomain, check_label_key};
 use nodecfg_contract::names::{GateName, NamespaceName};
 
 map! {

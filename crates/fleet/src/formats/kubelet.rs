@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::fields::{At, Located, ReadField, bad_value, choices, map};
-use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
-use kubelet_config::spelling::nearest;
-use kubelet_config::{Minor, fields, removals};
+use kubelet_config::finding::nearest;
+use kubelet_config::risk::removals;
+use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST, fields};
 use nodecfg_contract::Placement;
 
 /// Maximum number of patches of a pool. A file may be named several times, and each costs a merge.

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::rollout::RolloutSpec;
 use crate::fields::Located;
-use kubelet_config::finding::Finding;
-use kubelet_config::spelling::{Proposals, nearest};
+use kubelet_config::finding::{Finding, Proposals, nearest};
 use nodecfg_contract::names::PoolName;
 
 /// References between pools, by the pool that waits.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::nearest;
 use nodecfg_contract::names::PoolName;
 
 /// Resolves a path in a file of `folder` to a path from the root. `None` if it leaves the root.

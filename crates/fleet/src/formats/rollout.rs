@@ -16,10 +16,10 @@ use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
 use crate::{Canary, MaxUnavailable, NodeOrder, RolloutPolicy};
 use kubelet_config::document::Reading;
-use kubelet_config::duration;
 use kubelet_config::finding::Finding;
-use kubelet_config::label::check_label_key;
 use kubelet_config::risk::Class;
+use kubelet_config::values::duration;
+use kubelet_config::values::label::check_label_key;
 use nodecfg_contract::names::PoolName;
 
 /// Start of the year for which the length of the windows is checked. Fixed, so that the same files give the same

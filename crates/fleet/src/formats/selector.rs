@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::fields::{At, Fields, ReadField, text, wrong_type};
 use kubelet_config::document::{Node, path_of};
-use kubelet_config::finding::{Finding, Place, any_error};
-use kubelet_config::label::{check_label_key, check_label_value};
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::{Finding, Place, any_error, nearest};
+use kubelet_config::values::label::{check_label_key, check_label_value};
 use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 
 /// Keys of a selector.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use json_path::JsonPath;
-use kubelet_config::duration;
+use kubelet_config::values::duration;
 use nodecfg_contract::names::{GateName, NamespaceName};
 use nodecfg_contract::printable::one_line;
 use schemars::JsonSchema;

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{earlier, later};
 use crate::fields::{At, ReadField, map};
-use kubelet_config::duration;
-use kubelet_config::spelling::nearest;
+use kubelet_config::finding::nearest;
+use kubelet_config::values::duration;
 
 /// Maximum length of a window: the time until it opens again.
 const MAX_LENGTH: Duration = Duration::from_secs(7 * 24 * 60 * 60);

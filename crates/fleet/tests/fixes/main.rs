@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubelet_config::Minor;
 use kubelet_config::advice::table;
+use kubelet_config::fields::secrets::NOT_SHOWN;
 use kubelet_config::finding::{Finding, Severity, Strictness};
-use kubelet_config::secrets::NOT_SHOWN;
-use kubelet_config::{Minor, rules};
+use kubelet_config::verdict::rules;
 use nodecfg_fleet::snapshot::Snapshot;
 use nodecfg_fleet::{Checks, Kubelets, build, check_file};
 

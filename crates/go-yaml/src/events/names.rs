@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cursor::{is_blank, is_blank_or_end, is_break_or_end, is_name_character};
 use super::scanner::{Kind, Scanner};
 use super::{Malformed, Mark};
-use crate::resolve::CORE;
+use crate::scalar::CORE;
 
 impl Scanner<'_> {
     /// Reads `%YAML 1.1` or `%TAG ! tag:example.org,2000:`, to the end of the line.

@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::remarks::Remarks;
-use crate::document::{Node, Reading, Value};
+use crate::Minor;
+use crate::defaults::is_zero_of;
+use crate::document::{Node, Value};
 use crate::fields::{self, Field, FieldType};
-use crate::verdict::{Config, whole};
-use crate::{Minor, duration};
+use crate::values::duration;
+use crate::verdict::Config;
 
 /// Prefixes of the fields that audits require in the file even with the default value (CIS Kubernetes Benchmark,
 /// section 4.2).
@@ -59,17 +61,13 @@ pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
 
 /// Reports whether the file sets a field to a value that is neither the default nor zero, false or empty.
 pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
-    let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
-    is_changed(config, path)
-        && config.given(path).is_some_and(|node| match &node.value {
-            Value::Scalar(_) => {
-                !is_zero(node, types)
-                    && !matches!(node.text(), Some("0"))
-                    && node.reading() != Some(Reading::Bool(false))
-            }
-            Value::Sequence(list) => !list.is_empty(),
-            Value::Mapping(map) => !map.is_empty(),
-        })
+    let Some((field, node)) = fields::lookup(path).zip(config.given(path)) else { return false };
+    let is_empty = match &node.value {
+        Value::Scalar(_) => is_zero_of(field, &node.to_json(), config.minor()) || node.text() == Some("0"),
+        Value::Sequence(list) => list.is_empty(),
+        Value::Mapping(map) => map.is_empty(),
+    };
+    is_changed(config, path) && !is_empty
 }
 
 pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, remarks: &mut Remarks) {
@@ -118,18 +116,10 @@ fn relation(node: &Node, field: &Field, minor: Minor) -> Relation {
     if same(node, default, types) {
         return Relation::Default;
     }
-    if !field.keeps_zero(minor) && is_zero(node, types) { Relation::Unset } else { Relation::Other }
-}
-
-/// Reports whether a value is the zero of its type.
-fn is_zero(node: &Node, types: &[FieldType]) -> bool {
-    match node.reading() {
-        Some(Reading::Int(number)) => number == 0,
-        Some(Reading::Float(number)) => number == 0.0,
-        Some(Reading::Text(text)) => {
-            text.is_empty() || (types.contains(&FieldType::Duration) && duration::nanoseconds(text) == Ok(0))
-        }
-        _ => false,
+    if !field.keeps_zero(minor) && is_zero_of(field, &node.to_json(), minor) {
+        Relation::Unset
+    } else {
+        Relation::Other
     }
 }
 
@@ -139,22 +129,7 @@ fn same(node: &Node, json: &Json, types: &[FieldType]) -> bool {
     {
         return matches!((duration::nanoseconds(text), duration::nanoseconds(other)), (Ok(a), Ok(b)) if a == b);
     }
-    match (&node.value, json) {
-        (Value::Scalar(_), Json::Number(number)) => match number.as_i64() {
-            Some(number) => whole(node) == Some(i128::from(number)),
-            None => matches!(node.reading(), Some(Reading::Float(value)) if Some(value) == number.as_f64()),
-        },
-        (Value::Scalar(_), Json::Bool(flag)) => node.reading() == Some(Reading::Bool(*flag)),
-        (Value::Scalar(_), Json::String(text)) => node.text() == Some(text),
-        (Value::Sequence(list), Json::Array(other)) => {
-            list.len() == other.len() && list.iter().zip(other).all(|(a, b)| same(a, b, &[]))
-        }
-        (Value::Mapping(map), Json::Object(other)) => {
-            map.len() == other.len()
-                && map.iter().zip(other).all(|((key, entry), (name, b))| key == name && same(&entry.value, b, &[]))
-        }
-        _ => false,
-    }
+    node.to_json() == *json
 }
 
 fn shown(field: &Field, minor: Minor) -> String {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::remarks::Remarks;
 use crate::fields;
 use crate::finding::Place;
-use crate::quantity::Quantity;
+use crate::values::quantity::Quantity;
 use crate::verdict::Config;
 
 /// A threshold above this percentage of free space is probably meant as used space.

@@ -7,11 +7,10 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::{example_files::EXAMPLES, review, table};
-use crate::Minor;
 use crate::document::Document;
 use crate::finding::Finding;
-use crate::minor::NEWEST;
 use crate::verdict::assess;
+use crate::{Minor, NEWEST};
 
 fn reviewed(text: &str, minors: &[u32]) -> Vec<Finding> {
     let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}\n");

@@ -2,33 +2,10 @@
 //! of a version are in `verdict`; refusals of the next version are in `upgrade`.
 
 use super::remarks::Remarks;
-use crate::Minor;
 use crate::document::{Entry, Reading};
 use crate::gates::{self, GateProperties, GateStage};
-use crate::minor::NEWEST;
 use crate::verdict::Config;
-
-/// Gates that only the kubelet's client and server libraries use (`k8s.io/client-go/features/known_features.go`,
-/// `k8s.io/apiserver/pkg/features/kube_features.go`), or API validation, which checks static pods.
-const IN_LIBRARIES: [&str; 17] = [
-    "APIServingWithRoutine",
-    "AllowParsingUserUIDFromCertAuth",
-    "AtomicFIFO",
-    "ClientsAllowCARotation",
-    "ClientsAllowCBOR",
-    "ClientsAllowTLSCacheGC",
-    "ClientsPreferCBOR",
-    "InOrderInformers",
-    "InOrderInformersBatchProcess",
-    "InformerResourceVersion",
-    "NativeHistograms",
-    "RelaxedServiceNameValidation",
-    "RemoteRequestHeaderUID",
-    "StrictIPCIDRValidation",
-    "UnauthenticatedHTTP2DOSMitigation",
-    "UnlockWhileProcessingFIFO",
-    "WatchListClient",
-];
+use crate::{Minor, NEWEST};
 
 pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, remarks: &mut Remarks) {
     for (gate, entry) in config.entries("featureGates") {
@@ -101,7 +78,7 @@ fn locked(gate: &str, on: bool, minor: Minor, entry: &Entry, remarks: &mut Remar
 fn is_of_other_components(gate: &str, at: GateProperties) -> bool {
     let history = gates::history(gate);
     let alive = history.last().is_some_and(|span| span.until == NEWEST && span.at.stage != GateStage::Ga);
-    !at.kubelet && alive && history.iter().all(|span| !span.at.kubelet) && !IN_LIBRARIES.contains(&gate)
+    !at.kubelet && alive && history.iter().all(|span| !span.at.kubelet && !span.at.library)
 }
 
 fn changed(gate: &str, on: bool, at: GateProperties, minor: Minor, entry: &Entry, remarks: &mut Remarks) {

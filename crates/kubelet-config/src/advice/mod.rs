@@ -12,7 +12,6 @@ use crate::finding::Finding;
 use crate::verdict::{Config, Stage, Verdict, configuration};
 
 mod access;
-mod amounts;
 mod defaults;
 mod eviction;
 #[cfg(test)]
@@ -28,7 +27,6 @@ mod node;
 mod remarks;
 mod reservations;
 pub mod table;
-mod upgrade;
 
 use remarks::Remarks;
 
@@ -36,7 +34,7 @@ type Topic = fn(&Config<'_>, &mut Remarks);
 
 const TOPICS: [Topic; 10] = [
     access::check,
-    amounts::check,
+    reservations::units,
     eviction::check,
     fields::check,
     images::check,
@@ -68,7 +66,7 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
     if let Some((newest, config)) = configs.iter().max_by_key(|(verdict, _)| verdict.minor)
         && let Some(next) = next
     {
-        upgrade::check(document, newest, config, next, &mut remarks);
+        fields::next_version(document, newest, config, next, &mut remarks);
     }
     for (verdict, config) in &configs {
         remarks.set_version(verdict);

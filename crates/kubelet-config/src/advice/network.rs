@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 
 use super::remarks::Remarks;
-use crate::pod_range::PodRange;
+use crate::capacity::PodRange;
 use crate::verdict::Config;
 use crate::verdict::server::{is_address, is_on};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::table;
 use crate::Minor;
-use crate::finding::{self, Finding, Place, Severity};
+use crate::finding::{self, Finding, Place};
 use crate::verdict::{Config, Verdict};
 
 /// The remarks so far.
@@ -53,15 +53,11 @@ impl Remarks {
         debug_assert!(advice.is_some(), "{code} is in the table");
         self.added = !self_and_parents(&field).any(|outer| self.refused.contains(outer));
         if let Some(advice) = advice.filter(|_| self.added) {
-            let new = match advice.severity {
-                Severity::Error => Finding::error,
-                Severity::Warning => Finding::warning,
-                Severity::Note => Finding::note,
-            };
             if let Some(minor) = self.minor {
                 self.remarked.entry(minor).or_default().insert(field.clone());
             }
-            self.list.push(new(&advice.code, message).at(place).field(field).kubelets(self.minor));
+            let finding = Finding::new(advice.severity, &advice.code, message);
+            self.list.push(finding.at(place).field(field).kubelets(self.minor));
         }
         self
     }

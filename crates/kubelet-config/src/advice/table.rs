@@ -37,19 +37,13 @@ pub fn all() -> impl Iterator<Item = &'static Advice> {
 
 fn advice(cells: Vec<String>) -> Option<Advice> {
     let [code, severity, description, source] = <[String; 4]>::try_from(cells).ok()?;
-    let severity = match severity.as_str() {
-        "error" => Severity::Error,
-        "warning" => Severity::Warning,
-        "note" => Severity::Note,
-        _ => return None,
-    };
-    Some(Advice { code, severity, description, source })
+    Some(Advice { severity: table::word(&severity)?, code, description, source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules;
+    use crate::verdict::rules;
 
     #[test]
     fn table_of_advice_is_well_formed() {

@@ -7,73 +7,52 @@
 //! go-yaml writes scalars ([`Reading`]). These rules are version 1. Code that hashes the form records the version, and
 //! every change of the rules needs a new version.
 
-use super::{Mapping, Node, Reading, Value};
+use super::{Node, Reading, Value};
+
+/// What is before a value on its line.
+#[derive(PartialEq)]
+enum After {
+    /// Nothing.
+    Start,
+    /// A key with its colon.
+    Key,
+    /// The dash of an item, after which the first entry or item of the value follows on the same line.
+    Dash,
+}
 
 pub(super) fn document(root: &Node) -> String {
     let mut out = String::new();
-    match &root.value {
-        Value::Mapping(map) if !map.is_empty() => entries(&mut out, map, 0, false),
-        Value::Sequence(list) if !list.is_empty() => items(&mut out, list, 0, false),
-        _ => {
-            leaf(&mut out, root);
-            out.push('\n');
-        }
-    }
+    write(&mut out, root, 0, &After::Start);
     out
 }
 
-/// Writes the entries of a map at `indent`. `inline` means that the first entry follows a dash on the same line.
-fn entries(out: &mut String, map: &Mapping, indent: usize, inline: bool) {
-    for (at, (key, entry)) in map.iter().enumerate() {
-        if !(inline && at == 0) {
-            spaces(out, indent);
-        }
-        out.push_str(&text(key));
-        out.push(':');
-        match &entry.value.value {
-            Value::Mapping(map) if !map.is_empty() => {
-                out.push('\n');
-                entries(out, map, indent + 2, false);
-            }
-            Value::Sequence(list) if !list.is_empty() => {
-                out.push('\n');
-                items(out, list, indent + 2, false);
-            }
-            _ => {
-                out.push(' ');
-                leaf(out, &entry.value);
-                out.push('\n');
-            }
-        }
+/// Writes a value. The entries of a map and the items of a list start at `indent`.
+fn write(out: &mut String, node: &Node, indent: usize, after: &After) {
+    let is_nested = match &node.value {
+        Value::Mapping(map) => !map.is_empty(),
+        Value::Sequence(list) => !list.is_empty(),
+        Value::Scalar(_) => false,
+    };
+    if *after == After::Key {
+        out.push(if is_nested { '\n' } else { ' ' });
     }
-}
-
-fn items(out: &mut String, list: &[Node], indent: usize, inline: bool) {
-    for (at, item) in list.iter().enumerate() {
-        if !(inline && at == 0) {
-            spaces(out, indent);
-        }
-        out.push_str("- ");
-        match &item.value {
-            Value::Mapping(map) if !map.is_empty() => entries(out, map, indent + 2, true),
-            Value::Sequence(list) if !list.is_empty() => items(out, list, indent + 2, true),
-            _ => {
-                leaf(out, item);
-                out.push('\n');
-            }
-        }
-    }
-}
-
-fn spaces(out: &mut String, count: usize) {
-    out.extend(std::iter::repeat_n(' ', count));
-}
-
-fn leaf(out: &mut String, node: &Node) {
+    let spaces = |at: usize| " ".repeat(if at == 0 && *after == After::Dash { 0 } else { indent });
     match &node.value {
-        Value::Mapping(_) => out.push_str("{}"),
-        Value::Sequence(_) => out.push_str("[]"),
-        Value::Scalar(scalar) => out.push_str(&scalar.read().to_string()),
+        Value::Mapping(map) if is_nested => {
+            for (at, (key, entry)) in map.iter().enumerate() {
+                out.push_str(&format!("{}{}:", spaces(at), text(key)));
+                write(out, &entry.value, indent + 2, &After::Key);
+            }
+        }
+        Value::Sequence(list) if is_nested => {
+            for (at, item) in list.iter().enumerate() {
+                out.push_str(&format!("{}- ", spaces(at)));
+                write(out, item, indent + 2, &After::Dash);
+            }
+        }
+        Value::Mapping(_) => out.push_str("{}\n"),
+        Value::Sequence(_) => out.push_str("[]\n"),
+        Value::Scalar(scalar) => out.push_str(&format!("{}\n", scalar.read())),
     }
 }
 

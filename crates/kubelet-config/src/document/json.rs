@@ -6,8 +6,7 @@
 
 use go_yaml::Span;
 
-use super::parse::{ParseContext, Stop};
-use super::yaml::place;
+use super::context::{ParseContext, Stop, place};
 use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, Mapping, Node, Scalar, Unread, Value, canonical_text};
 use crate::finding::{Finding, Place};
 

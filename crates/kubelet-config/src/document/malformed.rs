@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use go_yaml::Span;
 
-use super::yaml::place;
+use super::context::place;
 use crate::finding::Finding;
 
 /// The fix for templates such as `{{ .Values.maxPods }}` in YAML files.

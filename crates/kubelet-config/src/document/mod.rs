@@ -5,6 +5,7 @@
 //! fields or clusters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Number;
 
@@ -13,14 +14,18 @@ use crate::finding::{Finding, Place};
 mod ambiguity;
 mod canonical;
 mod changes;
+mod context;
 mod json;
 mod malformed;
 mod merge;
-mod parse;
 mod patch;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod tests;
 mod yaml;
+
+use context::ParseContext;
 
 pub use canonical::text as canonical_text;
 pub use changes::{FieldChange, changes, path_of};
@@ -30,15 +35,15 @@ pub use patch::{PatchKind, apply_json_patch, json_patch_additions, json_patch_pr
 
 /// The maximum nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at
 /// level 5.
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 /// The maximum number of values, with every alias expanded.
-pub const MAX_NODES: usize = 100_000;
+pub(crate) const MAX_NODES: usize = 100_000;
 /// The maximum bytes of scalar text, with every alias expanded.
-pub const MAX_TEXT: usize = 8 << 20;
+pub(crate) const MAX_TEXT: usize = 8 << 20;
 /// The maximum size of a parsed text in bytes.
-pub const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// The maximum length in bytes of a key in canonical form. YAML limits a key on one line to 1024 characters.
-pub const MAX_KEY: usize = 1000;
+pub(crate) const MAX_KEY: usize = 1000;
 
 /// One document.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,13 +121,31 @@ pub enum Unread {
 }
 
 impl Document {
-    /// Parses a text. `file` is its name in places and findings.
+    /// Parses a text. `file` is its name in places and findings. As in the kubelet's decoder, a text whose first
+    /// nonblank character is `{` is JSON, and any other is YAML (apimachinery `yaml.IsJSONBuffer`). A doubtful text
+    /// still yields a tree, with a finding at the place of the doubt.
     ///
-    /// Parsing never panics, and [`MAX_BYTES`], [`MAX_DEPTH`], [`MAX_NODES`] and [`MAX_TEXT`] limit time and memory.
-    /// Nesting deeper than [`MAX_DEPTH`] is an error, and the tree omits it: no field of a kubelet is that deep.
+    /// Parsing never panics, and limits on bytes, nesting, values and text bound time and memory.
+    /// Nesting deeper than 64 levels is an error, and the tree omits it: no field of a kubelet is that deep.
     #[must_use]
     pub fn parse(file: &str, text: &str) -> Parsed {
-        parse::parse(file, text)
+        let file: Arc<str> = file.into();
+        let mut context = ParseContext { file: file.clone(), findings: Vec::new(), unread: None };
+        if text.len() > MAX_BYTES {
+            let message = format!("the file has {} bytes; the limit is {MAX_BYTES}", text.len());
+            context.refuse(Finding::error("file-too-large", message).at(Place::whole_file(file)), Unread::Bounds);
+            return Parsed { document: None, findings: context.findings, unread: context.unread };
+        }
+        let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Yaml };
+        let root = match syntax {
+            Syntax::Json => json::read(text, &mut context),
+            Syntax::Yaml => yaml::read(text, &mut context),
+        };
+        if root.is_err() && context.unread.is_none() {
+            context.unread = Some(Unread::Malformed);
+        }
+        let document = root.ok().filter(|_| context.unread.is_none()).map(|root| Document { root, syntax });
+        Parsed { document, findings: context.findings, unread: context.unread }
     }
 
     /// Returns the canonical YAML: identical bytes for identical content, independent of formatting.

@@ -5,8 +5,7 @@
 //! whole or not at all.
 
 use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Reading, Value, too_deep, too_many};
-use crate::finding::{Finding, Place};
-use crate::spelling::nearest;
+use crate::finding::{Finding, Place, nearest};
 
 /// The most operations of one patch.
 const MAX_OPERATIONS: usize = 1000;
@@ -275,12 +274,12 @@ impl Pointer {
     fn find<'n>(&self, root: Option<&'n Node>) -> Result<&'n Node, String> {
         let mut node = root.ok_or_else(|| self.missing())?;
         for token in &self.tokens {
-            node = match &node.value {
+            let below = match &node.value {
                 Value::Mapping(map) => map.get(token).map(|entry| &entry.value),
                 Value::Sequence(items) => index(token).and_then(|at| items.get(at)),
                 Value::Scalar(_) => None,
-            }
-            .ok_or_else(|| self.missing())?;
+            };
+            node = below.ok_or_else(|| self.missing())?;
         }
         Ok(node)
     }
@@ -290,12 +289,8 @@ impl Pointer {
         let Some((last, before)) = self.tokens.split_last() else { return Ok(None) };
         let mut node = root.as_mut().ok_or_else(|| self.missing())?;
         for token in before {
-            node = match &mut node.value {
-                Value::Mapping(map) => map.get_mut(token).map(|entry| &mut entry.value),
-                Value::Sequence(items) => index(token).and_then(|at| items.get_mut(at)),
-                Value::Scalar(_) => None,
-            }
-            .ok_or_else(|| format!("{:?} cannot be added: {token:?} is missing", self.text))?;
+            node = below_mut(node, token)
+                .ok_or_else(|| format!("{:?} cannot be added: {token:?} is missing", self.text))?;
         }
         Ok(Some((node, last)))
     }
@@ -327,11 +322,7 @@ impl Pointer {
     fn replace(&self, root: &mut Option<Node>, value: Node) -> Result<(), String> {
         let slot = match self.parent(root)? {
             None => root.as_mut(),
-            Some((parent, last)) => match &mut parent.value {
-                Value::Mapping(map) => map.get_mut(last).map(|entry| &mut entry.value),
-                Value::Sequence(items) => index(last).and_then(|at| items.get_mut(at)),
-                Value::Scalar(_) => None,
-            },
+            Some((parent, last)) => below_mut(parent, last),
         };
         *slot.ok_or_else(|| self.missing())? = value;
         Ok(())
@@ -347,6 +338,15 @@ impl Pointer {
             },
         };
         removed.ok_or_else(|| self.missing())
+    }
+}
+
+/// Returns the value that a token refers to in a map or list.
+fn below_mut<'n>(node: &'n mut Node, token: &str) -> Option<&'n mut Node> {
+    match &mut node.value {
+        Value::Mapping(map) => map.get_mut(token).map(|entry| &mut entry.value),
+        Value::Sequence(items) => index(token).and_then(|at| items.get_mut(at)),
+        Value::Scalar(_) => None,
     }
 }
 

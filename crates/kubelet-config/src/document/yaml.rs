@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use go_yaml::{Limits, Problem, ProblemKind, Span};
+use go_yaml::{Limits, Problem, ProblemKind};
 
+use super::context::{ParseContext, Stop, place};
 use super::malformed::{TEMPLATE, explain};
-use super::parse::{ParseContext, Stop};
 use super::{Entry, MAX_DEPTH, MAX_KEY, MAX_NODES, MAX_TEXT, Node, Unread, Value, ambiguity, canonical_text, too_many};
-use crate::finding::{Finding, Place};
+use crate::finding::Finding;
 
 const LIMITS: Limits = Limits { depth: MAX_DEPTH, values: MAX_NODES, text: MAX_TEXT, key: MAX_KEY };
 
@@ -20,11 +20,6 @@ pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop>
     let parsed = go_yaml::parse(text, &LIMITS);
     parsed.problems.iter().for_each(|problem| report(problem, text, context));
     parsed.root.map(|root| node(root, &context.file)).ok_or(Stop)
-}
-
-pub(super) fn place(span: Span, file: &Arc<str>) -> Place {
-    let Span { offset, len, line, column } = span;
-    Place { file: file.clone(), offset, len, line, column }
 }
 
 fn node(node: go_yaml::Node, file: &Arc<str>) -> Node {

@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value as Json};
 
 use super::traced::{default_place, tree};
+use crate::defaults::{self, remove_filled_in};
 use crate::document::{Document, FieldChange, Syntax, changes as written_changes};
-use crate::filled_in::remove_filled_in;
-use crate::{Minor, defaults, duration, gates};
+use crate::values::duration;
+use crate::{Minor, gates};
 
 const GATES: &str = "featureGates";
 /// Gates that change the defaults of others (`component-base/featuregate`).

@@ -3,10 +3,11 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::{duration, label, quantity, strconv};
+use crate::values::{csv, duration, label, quantity, strconv};
 
 /// The type of a flag's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
     Bool,
     Int32,
@@ -40,31 +41,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The type of this name in the table.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "bool" => Self::Bool,
-            "int32" => Self::Int32,
-            "int64" => Self::Int64,
-            "level" => Self::Level,
-            "text" => Self::Text,
-            "ip" => Self::Ip,
-            "duration" => Self::Duration,
-            "quantity" => Self::Quantity,
-            "list" => Self::List,
-            "pairs" => Self::Pairs,
-            "pair" => Self::Pair,
-            "thresholds" => Self::Thresholds,
-            "switches" => Self::Switches,
-            "headers" => Self::Headers,
-            "taints" => Self::Taints,
-            "memory" => Self::Memory,
-            "levels" => Self::Levels,
-            "switch-on" => Self::SwitchOn,
-            _ => return None,
-        })
-    }
-
     /// A phrase for messages.
     pub(super) fn phrase(self) -> &'static str {
         match self {
@@ -99,7 +75,8 @@ impl Kind {
             Self::Ip => json!(text.parse::<std::net::IpAddr>().ok().map(|_| text)?),
             Self::Duration => json!(duration::go(duration::nanoseconds(text).ok()?)),
             Self::Quantity => json!(quantity::is_quantity(text).then_some(text)?),
-            Self::List => after(before, list(text)?),
+            Self::List if text.is_empty() => after(before, Vec::new()),
+            Self::List => after(before, csv::cells(text)?.into_iter().map(Json::String).collect()),
             Self::Pairs => pairs(before, text.split(','), '=', |value| Some(json!(value)))?,
             Self::Pair => pairs(before, [text], '=', |value| Some(json!(value)))?,
             Self::Thresholds => pairs(before, text.split(','), '<', |value| Some(json!(value)))?,
@@ -147,39 +124,6 @@ fn whole(text: &str) -> Option<i64> {
         return None;
     }
     i64::from_str_radix(&format!("{sign}{digits}"), base).ok()
-}
-
-/// Parses a line of comma-separated values, with quotes as in CSV (pflag's `StringSlice`).
-fn list(text: &str) -> Option<Vec<Json>> {
-    let (mut items, mut rest) = (Vec::new(), text);
-    if text.is_empty() {
-        return Some(items);
-    }
-    loop {
-        let (item, after) = match rest.strip_prefix('"') {
-            None => {
-                let (item, after) = rest.split_once(',').map_or((rest, None), |(item, after)| (item, Some(after)));
-                (item.to_owned(), after)
-            }
-            Some(quoted) => {
-                let mut end = quoted.find('"')?;
-                while quoted.get(end + 1..)?.starts_with('"') {
-                    end = end + 2 + quoted.get(end + 2..)?.find('"')?;
-                }
-                let after = quoted.get(end + 1..)?;
-                let after = if after.is_empty() { None } else { Some(after.strip_prefix(',')?) };
-                (quoted.get(..end)?.replace("\"\"", "\""), after)
-            }
-        };
-        if !rest.starts_with('"') && item.contains('"') {
-            return None;
-        }
-        items.push(Json::String(item));
-        match after {
-            None => return Some(items),
-            Some(after) => rest = after,
-        }
-    }
 }
 
 fn pairs<'t>(
@@ -255,7 +199,7 @@ mod tests {
 
     #[test]
     fn lists_have_quotes_as_in_csv() {
-        let items = |text: &str| list(text).map(|items| Json::Array(items).to_string());
+        let items = |text: &str| Kind::List.read(text, None)?.map(|items| items.to_string());
         assert_eq!(items(r#""a,b",c"#).as_deref(), Some(r#"["a,b","c"]"#));
         assert_eq!(items(r#""a""b""#).as_deref(), Some(r#"["a\"b"]"#));
         assert_eq!(items("a,").as_deref(), Some(r#"["a",""]"#));

@@ -172,7 +172,7 @@ fn flag(cells: &[String]) -> Option<Flag> {
     Some(Flag {
         name: name.clone(),
         field: if field.is_empty() { None } else { Some(fields::lookup(field)?) },
-        kind: Kind::of(kind)?,
+        kind: table::word(kind)?,
         merges: match combines.as_str() {
             "merges" => true,
             "replaces" => false,

@@ -9,7 +9,7 @@
 //!
 //! In all of them the configuration below has its defaults before the merge.
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::folder::DropIn;
 use super::printed::is_omitted;
@@ -18,9 +18,9 @@ use super::traced::{
 };
 use super::{Origin, Origins, Refused, load, parse};
 use crate::Minor;
-use crate::defaults::{is_struct, is_zero};
+use crate::defaults::{is_struct, is_zero, is_zero_of};
 use crate::document::{Document, Entry, Node, Value, apply_merge_patch};
-use crate::fields::{FieldType, child};
+use crate::fields::child;
 use crate::verdict::{self, Stage};
 
 /// The first version that merges JSON.
@@ -116,15 +116,12 @@ fn override_with(base: &mut Node, over: Node, parent: &str, minor: Minor) {
     let (Value::Mapping(base), Value::Mapping(over)) = (&mut base.value, over.value) else { return };
     for (key, entry) in over {
         let field = child(parent, &key);
-        let is_duration = |kind: &FieldType| *kind == FieldType::Duration;
         let is_empty = match &entry.value.value {
             Value::Mapping(map) => map.is_empty(),
             Value::Sequence(list) => list.is_empty(),
             Value::Scalar(_) => {
                 let json = entry.value.to_json();
-                is_zero(&json)
-                    || field.and_then(|field| field.types.at(minor)).is_some_and(|types| types.iter().any(is_duration))
-                        && json == Json::String("0s".to_owned())
+                field.map_or_else(|| is_zero(&json), |field| is_zero_of(field, &json, minor))
             }
         };
         if is_empty {

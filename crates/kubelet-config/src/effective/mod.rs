@@ -160,7 +160,7 @@ impl Refused {
 /// The origin of the first field that a rule reads and that is no default.
 fn cause(refusal: &Refusal, origins: &Origins, document: &Document) -> Origin {
     let related = refusal.related.iter().map(|(place, _)| origins.of(place));
-    let fields = crate::rules::lookup(refusal.rule).map_or(&[][..], |rule| &rule.fields);
+    let fields = verdict::rules::lookup(refusal.rule).map_or(&[][..], |rule| &rule.fields);
     let field = |path: &String| document.root.at(path).map(|node| origins.of(&node.place));
     related.chain(fields.iter().filter_map(field)).find(|by| *by != Origin::Default).unwrap_or(Origin::Default)
 }

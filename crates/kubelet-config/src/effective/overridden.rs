@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::{Effective, EffectiveValue, Origin};
+use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
 use crate::document::{Document, Node};
-use crate::fields::{Field, child};
-use crate::quantity::Quantity;
-use crate::{Minor, duration, secrets};
+use crate::fields::{Field, child, join, secrets};
+use crate::values::duration;
+use crate::values::quantity::Quantity;
 
 /// A value that a configuration names and a kubelet does not run.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,7 +115,7 @@ fn add_named<'n>(found: &mut BTreeMap<String, &'n Node>, node: &'n Node, parent:
         let known = child(parent.0, key).filter(|field| field.is_known_to(minor));
         let Some(field) = known.filter(|_| !entry.value.is_null()) else { continue };
         let identifies = parent.1.is_empty() && matches!(key.as_str(), "apiVersion" | "kind");
-        let path = if parent.1.is_empty() { key.clone() } else { format!("{}.{key}", parent.1) };
+        let path = join(parent.1, key);
         match entry.value.mapping() {
             Some(map) if !map.is_empty() || is_struct(field) => {
                 add_named(found, &entry.value, (&field.path, &path), minor);

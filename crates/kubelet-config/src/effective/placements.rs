@@ -133,7 +133,7 @@ fn difference(own: &Map<String, Json>, overlay: &Map<String, Json>, minor: u32) 
         }
         (Err(_), Err(_)) => Difference::Values(Vec::new()),
         (Err(refused), Ok(_)) | (Ok(_), Err(refused)) => {
-            let rules = refused.refusals.iter().filter_map(|refusal| crate::rules::lookup(refusal.rule));
+            let rules = refused.refusals.iter().filter_map(|refusal| verdict::rules::lookup(refusal.rule));
             Difference::Refusal(rules.flat_map(|rule| rule.fields.iter().map(|field| top(field))).collect())
         }
     }

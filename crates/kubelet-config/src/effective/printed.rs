@@ -8,8 +8,8 @@ use super::{EffectiveValue, Origins};
 use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
 use crate::document::{Node, Value};
-use crate::fields::{Field, FieldType, child, children, items};
-use crate::quantity;
+use crate::fields::{Field, FieldType, child, children, items, join};
+use crate::values::quantity;
 
 /// Fields that are printed with their zero value, because their Go tags have no `omitempty`.
 const SHOWN_WITH_ZERO: [&str; 10] = [
@@ -70,7 +70,7 @@ impl Printer<'_> {
             let Some(field) = child(parent, key).filter(|field| !is_omitted(&entry.value, field, self.minor)) else {
                 continue;
             };
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let path = join(path, key);
             match entry.value.mapping() {
                 Some(_) if is_struct(field) => {
                     let before = self.values.len();

@@ -6,9 +6,10 @@ use serde_json::{Map, Value as Json};
 use super::DEFAULT;
 use crate::defaults::{self, Defaults, has_nonempty_default, is_struct};
 use crate::document::{Entry, Mapping, Node, Reading, Scalar, Value};
-use crate::fields::{self, Field, child, items};
+use crate::fields::{self, Field, Format, child, items};
 use crate::finding::Place;
-use crate::{API_VERSION, KIND, Minor, filepath};
+use crate::values::clean_path;
+use crate::{API_VERSION, KIND, Minor};
 
 /// How a decoder matches names of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,18 +23,6 @@ pub(super) enum Names {
     /// than case.
     Internal,
 }
-
-/// The fields whose relative paths start at the folder of the file (`pkg/kubelet/apis/config/helpers.go`,
-/// `KubeletConfigurationPathRefs`).
-const PATHS: [&str; 7] = [
-    "staticPodPath",
-    "authentication.x509.clientCAFile",
-    "tlsCertFile",
-    "tlsPrivateKeyFile",
-    "resolvConf",
-    "volumePluginDir",
-    "podLogsDir",
-];
 
 /// Whether a default applies to `evictionHard`. Since 1.26 it is set while a file is loaded, and at no other time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,13 +189,15 @@ pub(super) fn tree(value: &Json, place: &Place) -> Node {
     Node { value, place: place.clone() }
 }
 
-/// Resolves relative paths against the folder of a file with an absolute path.
+/// Resolves relative paths against the folder of a file with an absolute path (`pkg/kubelet/apis/config/helpers.go`,
+/// `KubeletConfigurationPathRefs`).
 pub(super) fn absolute_paths(mut root: Node, file: &str, minor: Minor) -> Node {
     let Some((folder, _)) = file.rsplit_once('/').filter(|_| file.starts_with('/')) else { return root };
-    for path in PATHS.into_iter().filter(|path| *path != "podLogsDir" || minor >= Minor(30)) {
-        let Some(node) = at_mut(&mut root, path) else { continue };
+    let is_path = |field: &&Field| field.format == Some(Format::Path) && field.is_known_to(minor);
+    for field in fields::all().filter(is_path) {
+        let Some(node) = at_mut(&mut root, &field.path) else { continue };
         let absolute = match node.text() {
-            Some(text) if !text.is_empty() && !text.starts_with('/') => filepath::clean(&format!("{folder}/{text}")),
+            Some(text) if !text.is_empty() && !text.starts_with('/') => clean_path(&format!("{folder}/{text}")),
             _ => continue,
         };
         node.value = Value::Scalar(Scalar::quoted(absolute));

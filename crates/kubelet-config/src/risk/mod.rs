@@ -6,22 +6,25 @@
 //! (`featureGates.CPUManager`). It may be limited to a raised or a lowered value. The most specific row applies. If
 //! the direction is unknown, the worst row of the path applies. A field without a row is [`Class::Drain`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::LazyLock;
 
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::direction::{Direction, direction};
-use super::{duration, fields, gates, table};
+use crate::Minor;
+use crate::document::Document;
+use crate::fields::Target;
+use crate::values::duration;
+use crate::values::quantity::Quantity;
+use crate::{fields, gates, table, verdict};
 
-mod class;
-mod path;
-mod readiness;
+pub mod removals;
 
-pub use class::{Class, StateFile};
-use path::{parent, steps};
-pub use readiness::{READINESS_KEPT_SINCE, restart_resets_readiness};
+pub use crate::verdict::StateFile;
 
 static TEXT: &str = include_str!("../../data/risk.csv");
 static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);
@@ -29,6 +32,124 @@ static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);
 const GATES: &str = "featureGates";
 /// Maps whose absent keys mean zero.
 const ABSENT_IS_ZERO: [&str; 2] = ["kubeReserved", "systemReserved"];
+
+/// The effect of a change on a node with running pods, by severity. The restart of the kubelet has its own effect, see
+/// [`restart_resets_readiness`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// No effect on pods: the change concerns the kubelet's own work.
+    None,
+    /// Running pods continue unchanged. The change affects pods that start later, or the kubelet's responses and
+    /// reports.
+    Restart,
+    /// Running pods may be stopped, evicted, rejected, or keep outdated settings. Drain the node first. Remove the
+    /// state files of the risk before the kubelet starts.
+    Drain,
+    /// Draining is not enough: reboot the node, or replace it with one created with the new configuration.
+    Replace,
+    /// Not possible on a live node.
+    Never,
+}
+
+impl Class {
+    /// All classes, by severity.
+    pub const ALL: [Self; 5] = [Self::None, Self::Restart, Self::Drain, Self::Replace, Self::Never];
+
+    /// Returns the name in files and reports, in kebab case.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Restart => "restart",
+            Self::Drain => "drain",
+            Self::Replace => "replace",
+            Self::Never => "never",
+        }
+    }
+
+    /// Returns the class with a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        table::word(name)
+    }
+
+    /// Returns the meaning, as a predicate of "a change".
+    #[must_use]
+    pub fn means(self) -> &'static str {
+        match self {
+            Self::None => "has no effect on pods",
+            Self::Restart => "requires a restart of the kubelet, which running pods survive",
+            Self::Drain => "requires draining the node first",
+            Self::Replace => "requires a reboot or a new node",
+            Self::Never => "is not possible on a live node",
+        }
+    }
+}
+
+impl JsonSchema for Class {
+    fn schema_name() -> Cow<'static, str> {
+        "Disruption".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Effect of a configuration change on running pods, by severity.",
+            "enum": Self::ALL.map(Self::as_str),
+        })
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The direction of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The value is larger than before, or switched on.
+    Raised,
+    /// The value is smaller than before, or switched off.
+    Lowered,
+}
+
+/// Returns the direction from `old` to `new`, as written in a file. `None` for equal values, and for values that
+/// cannot be compared, such as a percentage and an amount.
+#[must_use]
+pub fn direction(old: &str, new: &str) -> Option<Direction> {
+    // An empty path or address switches something off.
+    match (old.is_empty(), new.is_empty()) {
+        (true, true) => return None,
+        (true, false) => return Some(Direction::Raised),
+        (false, true) => return Some(Direction::Lowered),
+        (false, false) => {}
+    }
+    if let (Ok(old), Ok(new)) = (old.parse::<bool>(), new.parse::<bool>()) {
+        return (old != new).then_some(if new { Direction::Raised } else { Direction::Lowered });
+    }
+    let order = match (old.strip_suffix('%'), new.strip_suffix('%')) {
+        (Some(old), Some(new)) => amount(old)?.cmp(&amount(new)?),
+        (None, None) => match (amount(old), amount(new)) {
+            (Some(old), Some(new)) => old.cmp(&new),
+            _ => duration::nanoseconds(old).ok()?.cmp(&duration::nanoseconds(new).ok()?),
+        },
+        _ => return None,
+    };
+    match order {
+        std::cmp::Ordering::Less => Some(Direction::Raised),
+        std::cmp::Ordering::Greater => Some(Direction::Lowered),
+        std::cmp::Ordering::Equal => None,
+    }
+}
+
+/// Returns the amount of a text that starts with a digit. Negative numbers have no order, because they often mean "no
+/// limit".
+fn amount(text: &str) -> Option<Quantity> {
+    Quantity::parse(text).ok().filter(|amount| text.starts_with(|c: char| c.is_ascii_digit()) && !amount.is_negative())
+}
 
 /// The effect of a field's change on a node with running pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -56,33 +177,22 @@ impl Risk {
         !self.source.is_empty()
     }
 
+    fn new(class: Class, why: &str, source: &str) -> Self {
+        Self { class, state_files: Vec::new(), why: why.to_owned(), source: source.to_owned() }
+    }
+
     fn unclassified() -> Self {
-        Self {
-            class: Class::Drain,
-            state_files: Vec::new(),
-            why: "No source describes the effect of this change. Unknown effects count as drain.".to_owned(),
-            source: String::new(),
-        }
+        Self::new(Class::Drain, "No source describes the effect of this change. Unknown effects count as drain.", "")
     }
 
     fn unused_gate() -> Self {
-        Self {
-            class: Class::None,
-            state_files: Vec::new(),
-            why: "The kubelet does not use this gate.".to_owned(),
-            source: "crates/kubelet-config/data/gates.csv".to_owned(),
-        }
+        Self::new(Class::None, "The kubelet does not use this gate.", "crates/kubelet-config/data/gates.csv")
     }
 
     /// Returns the risk of a change that keeps the value in effect, for example to the default.
     #[must_use]
     pub fn no_effect() -> Self {
-        Self {
-            class: Class::None,
-            state_files: Vec::new(),
-            why: "The value in effect stays the same.".to_owned(),
-            source: "crates/kubelet-config/data/fields.csv".to_owned(),
-        }
+        Self::new(Class::None, "The value in effect stays the same.", "crates/kubelet-config/data/fields.csv")
     }
 }
 
@@ -131,6 +241,26 @@ fn worst_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<Risk> {
 /// Returns the rows of the most specific path that has any.
 fn rows(path: &str) -> Option<&'static Vec<Row>> {
     steps(path).iter().rev().find_map(|step| TABLE.get(step))
+}
+
+/// Returns the row paths for a path of a file, from general to specific. For a key of a map with free keys these are
+/// `map{}` and `map.key`. For an unknown field they are those of its parent.
+fn steps(path: &str) -> Vec<String> {
+    let (field, key) = match fields::resolve(path) {
+        Ok(Target::Root) => return Vec::new(),
+        Ok(Target::Field(field)) => (field, None),
+        Ok(Target::Key(values, key)) => (values, Some(key)),
+        Err((_, parent)) => return if parent.is_empty() { Vec::new() } else { steps(parent) },
+    };
+    let ends = field.path.match_indices(['.', '[', '{']).map(|(end, _)| end).chain([field.path.len()]);
+    let mut steps: Vec<String> = ends.filter_map(|end| field.path.get(..end)).map(str::to_owned).collect();
+    steps.extend(key.map(|key| format!("{}.{key}", field.path.trim_end_matches("{}"))));
+    steps
+}
+
+/// Returns the top-level field of a path.
+fn parent(path: &str) -> &str {
+    path.find(['.', '[', '{']).and_then(|end| path.get(..end)).unwrap_or_default()
 }
 
 /// Returns the gate in a path.
@@ -190,21 +320,54 @@ fn read() -> BTreeMap<String, Vec<Row>> {
 
 fn row(cells: &[String]) -> Option<(String, Row)> {
     let [path, change, class, state_files, why, source] = cells else { return None };
-    let when = match change.as_str() {
-        "" => None,
-        "raised" => Some(Direction::Raised),
-        "lowered" => Some(Direction::Lowered),
-        _ => return None,
-    };
-    let file = |name: &str| StateFile::ALL.into_iter().find(|file| file.as_str() == name);
-    let state_files = state_files.split(' ').filter(|name| !name.is_empty()).map(file).collect::<Option<_>>()?;
+    let when = if change.is_empty() { None } else { Some(table::word(change)?) };
+    let state_files = state_files.split_whitespace().map(table::word).collect::<Option<_>>()?;
     let (why, source) = (why.clone(), source.clone());
     Some((path.clone(), Row { when, risk: Risk { class: Class::parse(class)?, state_files, why, source } }))
+}
+
+/// The first version whose kubelet keeps the readiness of containers
+/// (<https://github.com/kubernetes/enhancements/issues/4781>, kubernetes/kubernetes#134746).
+pub const READINESS_KEPT_SINCE: Minor = Minor(35);
+/// The gate that restores the earlier behavior. Deprecated and off by default since its first version, 1.35.
+const READINESS_GATE: &str = "ChangeContainerStatusOnKubeletRestart";
+
+/// Reports whether a restart of this kubelet sets running containers with probes to not ready, until their probes
+/// succeed. Services then remove the endpoints of these pods. A kubelet of unknown version counts as one that does.
+///
+/// `document` is the configuration after the restart; `None` if its content is unknown.
+#[must_use]
+pub fn restart_resets_readiness(minor: Option<Minor>, document: Option<&Document>) -> bool {
+    let Some(minor) = minor else { return true };
+    minor < READINESS_KEPT_SINCE
+        || document.is_some_and(|document| verdict::configuration(document, minor).gate(READINESS_GATE))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kubelets_before_1_35_and_those_with_the_gate_reset_readiness() {
+        let with = |value: &str| {
+            let text = format!("featureGates: {{{READINESS_GATE}: {value}}}\n");
+            Document::parse("kubelet.yaml", &text).document.unwrap()
+        };
+        let empty = Document::parse("kubelet.yaml", "maxPods: 5\n").document.unwrap();
+        for (minor, unset, on, off) in [(34, true, true, true), (35, false, true, false), (37, false, true, false)] {
+            let minor = Some(Minor(minor));
+            assert_eq!(restart_resets_readiness(minor, None), unset, "{minor:?}");
+            assert_eq!(restart_resets_readiness(minor, Some(&empty)), unset, "{minor:?}");
+            assert_eq!(restart_resets_readiness(minor, Some(&with("true"))), on, "{minor:?}");
+            assert_eq!(restart_resets_readiness(minor, Some(&with("false"))), off, "{minor:?}");
+        }
+        assert!(restart_resets_readiness(None, Some(&empty)));
+    }
+
+    #[test]
+    fn the_gate_exists_since_the_fix() {
+        assert_eq!(gates::known_by(READINESS_GATE).map(|(since, _)| since), Some(READINESS_KEPT_SINCE));
+    }
 
     #[test]
     fn table_of_risk_is_well_formed() {
@@ -346,6 +509,36 @@ mod tests {
             let path = format!("{map}{rest}");
             let class = of_change(&path, Some(&old), Some(&new)).class;
             proptest::prop_assert!(class <= of(&path).class);
+        }
+    }
+
+    #[test]
+    fn compares_values() {
+        for (old, new, expected) in [
+            ("110", "250", Some(Direction::Raised)),
+            ("250", "110", Some(Direction::Lowered)),
+            ("100Mi", "1Gi", Some(Direction::Raised)),
+            ("1Gi", "1000Mi", Some(Direction::Lowered)),
+            ("1", "500m", Some(Direction::Lowered)),
+            ("10%", "5%", Some(Direction::Lowered)),
+            ("5%", "7.5%", Some(Direction::Raised)),
+            ("1Gi", "1024Mi", None),
+            ("10%", "1Gi", None),
+            ("false", "true", Some(Direction::Raised)),
+            ("true", "false", Some(Direction::Lowered)),
+            ("true", "true", None),
+            ("-1", "100", None),
+            ("30s", "5m0s", Some(Direction::Raised)),
+            ("2m0s", "1m0s", Some(Direction::Lowered)),
+            ("60s", "1m0s", None),
+            ("30s", "1Gi", None),
+            ("static", "none", None),
+            ("", "1", Some(Direction::Raised)),
+            ("/etc/manifests", "", Some(Direction::Lowered)),
+            ("/etc/manifests", "/srv/manifests", None),
+            ("", "", None),
+        ] {
+            assert_eq!(direction(old, new), expected, "{old} to {new}");
         }
     }
 }

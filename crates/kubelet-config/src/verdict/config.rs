@@ -1,16 +1,18 @@
 //! A decoded configuration with defaults, accessed by the paths of the table of fields. Fields that the kubelet drops
-//! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here.
+//! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here, except those with
+//! a method of their own.
 
 use std::cell::OnceCell;
 
 use serde_json::{Map, Value as Json};
 
+use crate::Minor;
 use crate::defaults::Defaults;
 use crate::document::{Document, Entry, Node, Reading};
 use crate::fields::{self, Field};
 use crate::finding::Place;
 use crate::gates::EnabledGates;
-use crate::{Minor, duration};
+use crate::values::duration;
 
 /// A decoded configuration with the defaults of one version.
 #[derive(Debug)]
@@ -25,13 +27,11 @@ pub struct Config<'d> {
 
 impl<'d> Config<'d> {
     /// Wraps a document for a kubelet of this version, with the effective gates.
-    #[must_use]
-    pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
+    pub(crate) fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { root: &document.root, minor, gates, has_defaults: true, filled: OnceCell::new() }
     }
 
     /// Wraps a document that writes out every default, so that a missing or zero value has none.
-    #[must_use]
     pub(crate) fn explicit(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { has_defaults: false, ..Self::new(document, minor, gates) }
     }
@@ -54,20 +54,17 @@ impl<'d> Config<'d> {
     }
 
     /// Returns the version of the kubelet.
-    #[must_use]
-    pub fn minor(&self) -> Minor {
+    pub(crate) fn minor(&self) -> Minor {
         self.minor
     }
 
     /// Reports whether a feature gate is on.
-    #[must_use]
-    pub fn gate(&self, name: &str) -> bool {
+    pub(crate) fn gate(&self, name: &str) -> bool {
         self.gates.is_on(name)
     }
 
     /// Returns the value of a field in the file, if this version has the field and the value is not null.
-    #[must_use]
-    pub fn given(&self, path: &str) -> Option<&'d Node> {
+    pub(crate) fn given(&self, path: &str) -> Option<&'d Node> {
         let field = fields::lookup(path)?;
         debug_assert!(!path.contains(['[', '{']), "{path} is inside a list or a map");
         if !field.is_known_to(self.minor) {
@@ -89,8 +86,7 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a number, under the same rules as [`Self::int`].
-    #[must_use]
-    pub fn number(&self, path: &str) -> Option<f64> {
+    pub(crate) fn number(&self, path: &str) -> Option<f64> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.reading()? {
             // Exact enough: the kubelet uses a float64 too.
@@ -106,8 +102,7 @@ impl<'d> Config<'d> {
 
     /// Returns a text, or its default if unset (or empty, where empty means unset). Empty if unset and without a
     /// default.
-    #[must_use]
-    pub fn text(&self, path: &str) -> &'d str {
+    pub(crate) fn text(&self, path: &str) -> &'d str {
         let Some(field) = fields::lookup(path) else { return "" };
         let given = self.given(path).and_then(Node::text);
         given
@@ -117,8 +112,7 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a boolean, or its default if unset. `None` if unset and without a default.
-    #[must_use]
-    pub fn flag(&self, path: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, path: &str) -> Option<bool> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.reading()? {
             Reading::Bool(value) => Some(value),
@@ -128,15 +122,13 @@ impl<'d> Config<'d> {
     }
 
     /// Returns a boolean; false if unset and without a default.
-    #[must_use]
-    pub fn is(&self, path: &str) -> bool {
+    pub(crate) fn is(&self, path: &str) -> bool {
         self.flag(path).unwrap_or(false)
     }
 
     /// Returns a duration in nanoseconds, or its default if unset (or zero, where zero means unset). `None` if unset
     /// and without a default. A whole number is in nanoseconds.
-    #[must_use]
-    pub fn duration(&self, path: &str) -> Option<i64> {
+    pub(crate) fn duration(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.text() {
             Some(text) => duration::nanoseconds(text).ok(),
@@ -150,14 +142,26 @@ impl<'d> Config<'d> {
     }
 
     /// Returns the items of a list in the file; `None` if unset.
-    #[must_use]
-    pub fn list(&self, path: &str) -> Option<&'d [Node]> {
+    pub(crate) fn list(&self, path: &str) -> Option<&'d [Node]> {
         self.given(path)?.sequence()
     }
 
     /// Returns the entries of a map in the file; empty if unset.
-    pub fn entries(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d Entry)> + use<'d> {
+    pub(crate) fn entries(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d Entry)> + use<'d> {
         self.given(path).and_then(Node::mapping).into_iter().flatten().map(|(key, entry)| (key.as_str(), entry))
+    }
+
+    /// Returns the entries of a map of strings in the file. Null is empty; other values that are not text are omitted.
+    pub(crate) fn texts(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d str, &'d Entry)> + use<'d> {
+        self.entries(path).filter_map(|(key, entry)| Some((key, text_of(&entry.value)?, entry)))
+    }
+
+    /// Returns the items of a list of strings in the file, each with its path. Null is empty; other values that are not
+    /// text are omitted.
+    pub(crate) fn items(&self, path: &str) -> impl Iterator<Item = (String, &'d str, &'d Node)> + use<'d> {
+        let path = path.to_owned();
+        let list = self.list(&path).unwrap_or_default().iter().enumerate();
+        list.filter_map(move |(at, node)| Some((format!("{path}[{at}]"), text_of(node)?, node)))
     }
 
     /// Returns the place of a field. For an unset field this is the closest enclosing object, or the start of the
@@ -179,10 +183,46 @@ impl<'d> Config<'d> {
     }
 }
 
+fn text_of(node: &Node) -> Option<&str> {
+    if node.is_null() { Some("") } else { node.text() }
+}
+
 /// Returns the whole number that the kubelet reads from a scalar.
-#[must_use]
-pub fn whole(node: &Node) -> Option<i128> {
+pub(crate) fn whole(node: &Node) -> Option<i128> {
     node.reading()?.whole()
+}
+
+impl Config<'_> {
+    /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. `None` if it is unset and the gate
+    /// `KubeletCrashLoopBackOffMax` is off.
+    pub(crate) fn max_container_restart_period(&self) -> Option<i64> {
+        duration::nanoseconds(self.filled("crashLoopBackOff", Some("maxContainerRestartPeriod"))?.as_str()?).ok()
+    }
+
+    /// Returns `imagePullCredentialsVerificationPolicy`. Empty if it is unset and the gate
+    /// `KubeletEnsureSecretPulledImages` is off.
+    pub(crate) fn image_pull_credentials_verification_policy(&self) -> &str {
+        self.filled("imagePullCredentialsVerificationPolicy", None).and_then(Json::as_str).unwrap_or_default()
+    }
+
+    /// Returns `serializeImagePulls`. Since 1.27 the default is false if several parallel pulls are allowed.
+    pub(crate) fn serialize_image_pulls(&self) -> bool {
+        self.filled("serializeImagePulls", None).and_then(Json::as_bool).unwrap_or_default()
+    }
+
+    /// Returns `enforceNodeAllocatable`, each value with its index in the file. An unset list means `[pods]`; an empty
+    /// list stays empty.
+    pub(crate) fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
+        match self.list("enforceNodeAllocatable") {
+            None => {
+                let items = self.filled("enforceNodeAllocatable", None).and_then(Json::as_array);
+                items.into_iter().flatten().map(|item| (None, item.as_str().unwrap_or_default())).collect()
+            }
+            Some(items) => {
+                items.iter().enumerate().map(|(i, item)| (Some(i), item.text().unwrap_or_default())).collect()
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -223,5 +263,28 @@ mod tests {
     fn omits_fields_of_other_versions() {
         config("podLogsDir: /a", 21, |config| assert!(config.given("podLogsDir").is_none()));
         config("podLogsDir: /a", 36, |config| assert!(config.given("podLogsDir").is_some()));
+    }
+
+    #[test]
+    fn pulls_are_serialized_unless_several_are_allowed() {
+        for (text, minor, serial) in [
+            ("maxPods: 1", 27, true),
+            ("maxParallelImagePulls: 1", 27, true),
+            ("maxParallelImagePulls: 2", 27, false),
+            ("maxParallelImagePulls: 2", 26, true),
+            ("maxParallelImagePulls: 2\nserializeImagePulls: true", 27, true),
+            ("maxParallelImagePulls: 1\nserializeImagePulls: false", 27, false),
+        ] {
+            config(text, minor, |config| assert_eq!(config.serialize_image_pulls(), serial, "{text}"));
+        }
+    }
+
+    #[test]
+    fn unset_enforcements_mean_pods() {
+        config("enforceNodeAllocatable: null", 30, |config| assert_eq!(config.enforcements(), [(None, "pods")]));
+        config("enforceNodeAllocatable: []", 30, |config| assert!(config.enforcements().is_empty()));
+        config("enforceNodeAllocatable: [none]", 30, |config| {
+            assert_eq!(config.enforcements(), [(Some(0), "none")]);
+        });
     }
 }

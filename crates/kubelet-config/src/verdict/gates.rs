@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use super::Refusal;
-use crate::Minor;
+use super::refusals::Refusals;
 use crate::document::{Document, Entry, Mapping, Reading};
-use crate::finding::Place;
+use crate::finding::{Place, Proposals, nearest};
 use crate::gates::{self, EnabledGates, GateError, GateStage};
-use crate::minor::{NEWEST, OLDEST};
-use crate::spelling::{self, Proposals};
+use crate::values::listed;
+use crate::{Minor, NEWEST, OLDEST};
 
 const UNKNOWN: &str = "unknown-feature-gate";
 const LOCKED: &str = "locked-feature-gate";
@@ -28,7 +28,9 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<EnabledGates, V
         let gates_place = written.map_or(&document.root.place, |node| &node.place);
         let proposals = Proposals::default();
         let file = FileGates { entries, given: &given, gates_place, minor, proposals };
-        errors.iter().map(|error| file.refusal(error)).collect()
+        let mut refusals = Refusals::default();
+        errors.iter().for_each(|error| file.refuse(error, &mut refusals));
+        refusals.into_list()
     })
 }
 
@@ -75,41 +77,37 @@ struct FileGates<'d> {
 }
 
 impl FileGates<'_> {
-    fn refusal(&self, error: &GateError) -> Refusal {
+    fn refuse(&self, error: &GateError, refusals: &mut Refusals) {
         match error {
-            GateError::Unknown { gate } => Refusal {
-                rule: UNKNOWN,
-                field: field_path(gate),
-                message: format!("the kubelet has no feature gate `{gate}`"),
-                place: self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone(),
-                related: Vec::new(),
-                help: Some(unknown_help(gate, self.minor, &self.proposals)),
-            },
-            GateError::Locked { gate, default } => Refusal {
-                rule: LOCKED,
-                field: field_path(gate),
-                message: format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default),
-                place: self.entries.get(*gate).map_or(self.gates_place, |entry| &entry.value.place).clone(),
-                related: Vec::new(),
-                help: Some(match gates::locked_since(gate, self.minor) {
-                    Some(since) => format!("remove the line; the gate is locked since {since}"),
-                    None => "remove the line".to_owned(),
-                }),
-            },
+            GateError::Unknown { gate } => {
+                let place = self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone();
+                let message = format!("the kubelet has no feature gate `{gate}`");
+                let help = unknown_help(gate, self.minor, &self.proposals);
+                refusals.by(UNKNOWN).at(field_path(gate), place, message).help(help);
+            }
+            GateError::Locked { gate, default } => {
+                let place = self.entries.get(*gate).map_or(self.gates_place, |entry| &entry.value.place).clone();
+                let message = format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default);
+                refusals.by(LOCKED).at(field_path(gate), place, message).help(
+                    match gates::locked_since(gate, self.minor) {
+                        Some(since) => format!("remove the line; the gate is locked since {since}"),
+                        None => "remove the line".to_owned(),
+                    },
+                );
+            }
             GateError::Needs { gate, off } => {
                 let place = std::iter::once(gate).chain(off).find_map(|gate| self.place(gate));
-                let related = off.iter().filter_map(|needed| Some((self.place(needed)?, format!("`{needed}` is off"))));
-                Refusal {
-                    rule: NEEDS,
-                    field: field_path(gate),
-                    message: format!(
-                        "the feature gate `{gate}` is on, but requires {}, which {} off",
-                        quoted_list(off),
-                        is_or_are(off)
-                    ),
-                    related: related.filter(|(related, _)| Some(related) != place.as_ref()).collect(),
-                    place: place.unwrap_or_else(|| self.gates_place.clone()),
-                    help: Some(self.needs_help(gate, off)),
+                let at = place.clone().unwrap_or_else(|| self.gates_place.clone());
+                let message = format!(
+                    "the feature gate `{gate}` is on, but requires {}, which {} off",
+                    quoted_list(off),
+                    is_or_are(off)
+                );
+                refusals.by(NEEDS).at(field_path(gate), at, message).help(self.needs_help(gate, off));
+                for (needed, related) in off.iter().filter_map(|needed| Some((needed, self.place(needed)?))) {
+                    if Some(&related) != place.as_ref() {
+                        refusals.related(related, format!("`{needed}` is off"));
+                    }
                 }
             }
         }
@@ -151,7 +149,7 @@ fn field_path(gate: &str) -> String {
 fn unknown_help(gate: &str, minor: Minor, proposals: &Proposals) -> String {
     let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
         let known = || gates::all_known(minor).map(|(name, _)| name);
-        return match proposals.take().then(|| spelling::nearest(gate, known())).flatten() {
+        return match proposals.take().then(|| nearest(gate, known())).flatten() {
             Some(name) => format!("did you mean `{name}`?"),
             None => "remove the line; no version has a gate of this name".to_owned(),
         };
@@ -169,11 +167,7 @@ fn unknown_help(gate: &str, minor: Minor, proposals: &Proposals) -> String {
 }
 
 fn quoted_list(gates: &[&str]) -> String {
-    let quoted: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
-    match quoted.as_slice() {
-        [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
-        _ => quoted.concat(),
-    }
+    listed(&gates.iter().map(|gate| format!("`{gate}`")).collect::<Vec<_>>(), "and")
 }
 
 fn is_or_are(gates: &[&str]) -> &'static str {
@@ -185,7 +179,7 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
-    use crate::rules;
+    use crate::verdict::rules;
 
     /// Returns the refusals for a map of gates in flow style.
     fn refusals(minor: u32, gates: &str) -> Vec<Refusal> {

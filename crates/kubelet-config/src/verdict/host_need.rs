@@ -1,8 +1,8 @@
 //! What a configuration needs of its host, in a form that a program on the host can answer.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
-use crate::risk::StateFile;
+use serde::{Deserialize, Serialize};
 
 /// Something that the host must have. Paths are absolute, as the kubelet sees them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,5 +110,45 @@ impl KeptMemory {
             Some(percent) => (capacity as f64 * f64::from(percent.parse::<f32>().ok()? / 100.0)) as u64,
         };
         self.bytes.checked_add(share)
+    }
+}
+
+/// A file in the kubelet's root directory with the resources that a manager assigned to containers. A kubelet does
+/// not start with a file that contradicts its configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateFile {
+    /// `cpu_manager_state`.
+    CpuManagerState,
+    /// `memory_manager_state`.
+    MemoryManagerState,
+}
+
+impl StateFile {
+    /// All state files.
+    pub const ALL: [Self; 2] = [Self::CpuManagerState, Self::MemoryManagerState];
+
+    /// Returns the name in the kubelet's root directory, by default `/var/lib/kubelet`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CpuManagerState => "cpu_manager_state",
+            Self::MemoryManagerState => "memory_manager_state",
+        }
+    }
+
+    /// Returns the field and value with which the kubelet uses the file.
+    #[must_use]
+    pub fn policy(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CpuManagerState => ("cpuManagerPolicy", "static"),
+            Self::MemoryManagerState => ("memoryManagerPolicy", "Static"),
+        }
+    }
+}
+
+impl fmt::Display for StateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }

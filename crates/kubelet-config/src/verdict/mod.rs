@@ -7,26 +7,25 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::document::Document;
+use crate::fields::secrets;
 use crate::finding::Place;
-use crate::{API_VERSION, KIND, Minor, secrets};
+use crate::{API_VERSION, KIND, Minor};
 
 mod config;
-mod defaults;
 mod findings;
 mod gates;
 mod host_need;
 mod load;
-mod only_flags;
 mod refusals;
-mod rules;
+pub mod rules;
 mod startup;
-mod sysctl;
+mod sysctls;
+mod validate;
 
-pub use config::{Config, whole};
+pub use config::Config;
 pub use findings::{dropped_fields, findings};
-pub use host_need::{HostNeed, KeptMemory};
+pub use host_need::{HostNeed, KeptMemory, StateFile};
 pub(crate) use load::folds_to;
-pub use refusals::Refusals;
 pub(crate) use startup::{cpu_manager, log_rotation, server};
 
 /// The last stage that a kubelet reaches with a configuration.
@@ -61,6 +60,17 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    fn refused(minor: Minor, stage: Stage, refusals: Vec<Refusal>) -> Self {
+        let (startup, later, host_conditions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { minor, stage, refusals, startup, later, host_conditions }
+    }
+
+    /// The verdict on an accepted configuration.
+    fn accepted_as(config: &Config<'_>) -> Self {
+        let (startup, host_conditions) = (startup::check(config), startup::host_conditions(config));
+        Self { startup, host_conditions, ..Self::refused(config.minor(), Stage::Ok, Vec::new()) }
+    }
+
     /// Reports whether the kubelet loads and validates the file.
     #[must_use]
     pub fn accepted(&self) -> bool {
@@ -131,29 +141,19 @@ pub fn assess(document: &Document, minor: Minor) -> Verdict {
 
 /// Returns the verdict on a configuration that writes out every default: a missing or zero value has no default.
 pub(crate) fn assess_explicit(document: &Document, minor: Minor) -> Verdict {
-    let mut verdict = Verdict {
-        minor,
-        stage: Stage::Ok,
-        refusals: Vec::new(),
-        startup: Vec::new(),
-        later: Vec::new(),
-        host_conditions: Vec::new(),
-    };
-    match gates::apply(document, minor) {
-        Err(refusals) => (verdict.stage, verdict.refusals) = (Stage::Gates, refusals),
+    let mut verdict = match gates::apply(document, minor) {
+        Err(refusals) => Verdict::refused(minor, Stage::Gates, refusals),
         Ok(enabled) => {
             let config = Config::explicit(document, minor, enabled);
-            verdict.refusals = rules::check(&config);
-            verdict.refusals.extend(only_flags::check(&config));
-            if verdict.refusals.is_empty() {
-                verdict.startup = startup::check(&config);
-                verdict.host_conditions = rules::host::host_conditions(&config);
-                verdict.host_conditions.extend(startup::host_conditions(&config));
+            let mut refusals = validate::check(&config);
+            refusals.extend(validate::only_flags::check(&config));
+            if refusals.is_empty() {
+                Verdict::accepted_as(&config)
             } else {
-                verdict.stage = Stage::Validate;
+                Verdict::refused(minor, Stage::Validate, refusals)
             }
         }
-    }
+    };
     redact(verdict.refusals.iter_mut().chain(&mut verdict.startup));
     verdict
 }
@@ -187,9 +187,8 @@ fn redact<'r>(refusals: impl IntoIterator<Item = &'r mut Refusal>) {
 
 fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
     let refused = |stage, refusals: Vec<Refusal>| {
-        let config = Config::new(document, minor, gates::apply_valid(document, minor));
-        let later = later(document, &config, stage, &refusals);
-        Verdict { minor, stage, refusals, later, startup: Vec::new(), host_conditions: Vec::new() }
+        let later = later(document, &configuration(document, minor), stage, &refusals);
+        Verdict { later, ..Verdict::refused(minor, stage, refusals) }
     };
     let refusals = load::check(document, minor);
     if !refusals.is_empty() {
@@ -200,14 +199,11 @@ fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
         Err(refusals) => return refused(Stage::Gates, refusals),
     };
     let config = Config::new(document, minor, enabled);
-    let refusals = rules::check(&config);
+    let refusals = validate::check(&config);
     if !refusals.is_empty() {
         return refused(Stage::Validate, refusals);
     }
-    let startup = startup::check(&config);
-    let mut host_conditions = rules::host::host_conditions(&config);
-    host_conditions.extend(startup::host_conditions(&config));
-    Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
+    Verdict::accepted_as(&config)
 }
 
 /// Returns the further refusals of the stages from `stage` on; none if the whole file is refused. Rules that read the
@@ -220,8 +216,8 @@ fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refu
         return Vec::new();
     }
     let gates = if stage == Stage::Load { gates::apply(document, config.minor()).err() } else { None };
-    let found = gates.into_iter().flatten().chain(rules::all(config)).chain(startup::check(config));
-    let touches = |refusal: &Refusal| match crate::rules::lookup(refusal.rule) {
+    let found = gates.into_iter().flatten().chain(validate::all(config)).chain(startup::check(config));
+    let touches = |refusal: &Refusal| match rules::lookup(refusal.rule) {
         Some(rule) => rule.fields.iter().any(|field| fields.contains(&top(field))),
         None => false,
     };

@@ -9,7 +9,6 @@ use proptest::sample::{select, subsequence};
 
 use kubelet_config::document::{Document, Node as Value, path_of};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, effective, overlaid};
-use kubelet_config::minor::NEWEST_RELEASED;
 use kubelet_config::risk::Class;
 use nodecfg_contract::{KubeletVersion, Placement};
 use nodecfg_fleet::{Pool, PoolTarget};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::running::Inputs;
-use kubelet_config::minor::NEWEST;
+use kubelet_config::NEWEST;
 
 /// A kubelet with a simulated clock.
 struct SimHarness {

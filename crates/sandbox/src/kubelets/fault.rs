@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::running::set;
 use kubelet_config::API_VERSION;
 use kubelet_config::effective::flag_of;
-use kubelet_config::field_path::{self, Target};
+use kubelet_config::fields::{self, Target};
 use nodecfg_contract::names::NodeName;
 
 /// Kind of fault of a node. Effects on nodes with an agent are listed where they differ. There, a *new* configuration
@@ -242,7 +242,7 @@ impl FromStr for Fault {
 /// Parses `FIELD=VALUE` with a field that a kubelet has.
 fn setting(text: &str) -> Option<Setting> {
     let (field, value) = text.split_once('=')?;
-    field_path::find(field).ok().filter(|target| !matches!(target, Target::Root))?;
+    fields::find(field).ok().filter(|target| !matches!(target, Target::Root))?;
     Some(Setting { field: field.to_owned(), value: value.to_owned() })
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::spec::MAX_PODS;
-use kubelet_config::strconv::unsigned;
+use kubelet_config::values::unsigned;
 
 /// Annotation of a pod that a kubelet mirrors from a static pod (`kubernetes.io/config.mirror`).
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";

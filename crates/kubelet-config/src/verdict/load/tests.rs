@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::check;
+use super::{check, is_rfc3339, json_number, jsoniter};
 use crate::Minor;
 use crate::document::Document;
-use crate::rules::{self, RuleStage};
+use crate::verdict::rules::{self, RuleStage};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -250,5 +250,68 @@ fn decodes_every_value_of_a_json_key() {
         for minor in [21, 36] {
             assert_eq!(check(&document, Minor(minor)).len(), refusals, "{body}");
         }
+    }
+}
+
+#[test]
+fn formats_numbers_as_go_does() {
+    for (value, text) in [
+        (5.0, "5"),
+        (-0.0, "-0"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1.5e-7, "1.5e-7"),
+        (0.25, "0.25"),
+        (9_007_199_254_740_993.0, "9007199254740992"),
+    ] {
+        assert_eq!(json_number(value), text);
+    }
+}
+
+#[test]
+fn parses_numbers_as_json_iterator_does() {
+    for (sign, digits, bits, value) in [
+        ("", "0", 32, Some(0)),
+        ("-", "2147483648", 32, Some(-2_147_483_648)),
+        ("", "4294967295", 32, Some(4_294_967_295)),
+        ("", "4294967296", 32, None),
+        ("", "10000000000", 32, Some(1_410_065_408)),
+        ("", "100000000000", 32, None),
+        ("", "18446744073709551615", 64, Some(18_446_744_073_709_551_615)),
+        ("", "18446744073709551616", 64, None),
+        ("", "30000000000000000000", 64, Some(11_553_255_926_290_448_384)),
+        ("", "100000000000000000000", 64, None),
+    ] {
+        assert_eq!(jsoniter(sign, digits, bits), value, "{sign}{digits}");
+    }
+}
+
+#[test]
+fn parses_times_as_go_does() {
+    for good in [
+        "2006-01-02T15:04:05Z",
+        "2006-01-02T5:04:05Z",
+        "2024-02-29T00:00:00.123456789+23:59",
+        "2006-01-02T15:04:05,5-07:00",
+        "0000-01-01T00:00:00Z",
+    ] {
+        assert!(is_rfc3339(good), "{good}");
+    }
+    for bad in [
+        "",
+        "2006-01-02",
+        "2006-01-02 15:04:05Z",
+        "2006-01-02T15:04:05",
+        "2006-01-02t15:04:05z",
+        "2006-1-02T15:04:05Z",
+        "2023-02-29T00:00:00Z",
+        "2006-01-02T24:00:00Z",
+        "2006-01-02T15:04:60Z",
+        "2006-01-02T15:04:05.Z",
+        "2006-01-02T15:04:05+0700",
+        "2006-01-02T15:04:05Zx",
+        "2006-01-02T:04:05Z",
+    ] {
+        assert!(!is_rfc3339(bad), "{bad}");
     }
 }

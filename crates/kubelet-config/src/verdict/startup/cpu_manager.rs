@@ -1,11 +1,14 @@
-//! The CPU manager: its policy, the requirements of the static policy, and its options
-//! (`pkg/kubelet/cm/cpumanager/cpu_manager.go` `NewManager`, `policy_options.go`, `policy_none.go`).
+//! The CPU and topology managers. The CPU manager: its policy, the requirements of the static policy, and its options
+//! (`pkg/kubelet/cm/cpumanager/cpu_manager.go` `NewManager`, `policy_options.go`, `policy_none.go`). The options of the
+//! topology manager: `cmd/kubelet/app/server.go` `run`, `pkg/kubelet/cm/topologymanager/policy_options.go`
+//! `NewPolicyOptions`. Validation checks the topology manager's policy and scope. Up to 1.19 the kubelet checks its policy
+//! only when it creates the manager (`topology_manager.go` `NewManager`).
 
-use super::{policy_options, reservations, reserved_cpus};
 use crate::Minor;
 use crate::verdict::Config;
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::startup::{policy_options, reservations};
+use crate::verdict::validate::limits::one_of;
 
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 /// The last minor in which the manager could be switched off.
@@ -19,14 +22,14 @@ const EXCLUSIVE: [(&str, &str, Minor); 4] = [
     ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa", Minor(32)),
 ];
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CPU: &[Check] = &[
     ("cpu-manager-policy", |config, refusals| {
         if is_on(config) {
             one_of(config, refusals, "cpuManagerPolicy");
         }
     }),
     ("cpu-manager-static-reservation", |config, refusals| {
-        let cpus = reserved_cpus::count(config).unwrap_or_default();
+        let cpus = reservations::count_cpus(config).unwrap_or_default();
         if is_static(config)
             && cpus == 0
             && reservations::reserved(config, "cpu").is_some_and(|amount| amount.is_zero())
@@ -95,7 +98,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Returns the assignments that select the static policy, with the CPU that it requires.
 pub(crate) fn static_policy(config: &Config<'_>) -> &'static str {
-    let is_reserved = reserved_cpus::count(config).is_some_and(|cpus| cpus > 0)
+    let is_reserved = reservations::count_cpus(config).is_some_and(|cpus| cpus > 0)
         || reservations::reserved(config, "cpu").is_some_and(|amount| !amount.is_zero());
     if is_reserved { "cpuManagerPolicy: static" } else { "cpuManagerPolicy: static and kubeReserved.cpu: \"500m\"" }
 }
@@ -114,3 +117,24 @@ pub(super) fn is_static(config: &Config<'_>) -> bool {
 fn reads_options(config: &Config<'_>) -> bool {
     is_on(config) && (config.minor() >= Minor(33) || config.gate("CPUManagerPolicyOptions"))
 }
+
+const TOPOLOGY_OPTIONS: &str = "topologyManagerPolicyOptions";
+
+pub(super) const TOPOLOGY: &[Check] = &[
+    ("topology-manager-policy-name", |config, refusals| {
+        if config.gate("TopologyManager") {
+            one_of(config, refusals, "topologyManagerPolicy");
+        }
+    }),
+    ("topology-manager-options-gate", |config, refusals| {
+        // The last minor in which the manager could be switched off is 1.26.
+        if config.minor() > Minor(26) || config.gate("TopologyManager") {
+            policy_options::gate(config, refusals, TOPOLOGY_OPTIONS, "TopologyManagerPolicyOptions");
+        }
+    }),
+    ("topology-manager-option", |config, refusals| {
+        if config.gate("TopologyManagerPolicyOptions") && config.text("topologyManagerPolicy") != "none" {
+            policy_options::options(config, refusals, TOPOLOGY_OPTIONS);
+        }
+    }),
+];

@@ -1,12 +1,11 @@
 //! Eviction thresholds, their grace periods and minimum reclaims: `pkg/kubelet/eviction/helpers.go`
 //! `ParseThresholdConfig`.
 
-use super::{did_you_mean, keys, texts};
+use super::{did_you_mean, is_known, keys};
 use crate::document::Entry;
-use crate::quantity::Quantity;
-use crate::verdict::Config;
+use crate::values::quantity::Quantity;
+use crate::values::{duration, strconv, units};
 use crate::verdict::refusals::{Check, Refusals};
-use crate::{duration, strconv, units};
 
 /// The maps with signals as keys.
 const MAPS: [&str; 4] = ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"];
@@ -28,7 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-threshold", |config, refusals| {
         for path in ["evictionHard", "evictionSoft"] {
-            for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+            for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
                 if let Err(why) = threshold(text) {
                     refuse(refusals, (path, signal, text, entry), why);
                 }
@@ -36,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("eviction-soft-grace", |config, refusals| {
-        for (signal, text, entry) in texts(config, "evictionSoft") {
+        for (signal, text, entry) in config.texts("evictionSoft") {
             let given = config.entries("evictionSoftGracePeriod").any(|(with_grace, _)| with_grace == signal);
             if threshold(text) == Ok(true) && is_known(config, "evictionSoft", signal) && !given {
                 let message = format!("the soft threshold {signal} has no entry in evictionSoftGracePeriod");
@@ -50,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-grace-period", |config, refusals| {
         let path = "evictionSoftGracePeriod";
-        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+        for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
             match duration::nanoseconds(text) {
                 Ok(nanos) if nanos < 0 => refuse(refusals, (path, signal, text, entry), "is negative"),
                 Ok(_) => {}
@@ -60,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("eviction-minimum-reclaim", |config, refusals| {
         let path = "evictionMinimumReclaim";
-        for (signal, text, entry) in texts(config, path).filter(|(signal, ..)| is_known(config, path, signal)) {
+        for (signal, text, entry) in config.texts(path).filter(|(signal, ..)| is_known(config, path, signal)) {
             let why = match amount(text) {
                 Ok(Amount::Share(share)) if share <= 0.0 => "is not above 0%",
                 Ok(Amount::Fixed(fixed)) if fixed.is_negative() => "is negative",
@@ -82,10 +81,6 @@ fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str)
         None if path == "evictionSoftGracePeriod" => refusals.help("write a duration such as 1m30s"),
         None => refusals.help(HELP),
     };
-}
-
-fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {
-    keys(config, path).any(|known| known == signal)
 }
 
 /// The value of a threshold or a reclaim.

@@ -6,12 +6,11 @@ use proptest::prelude::*;
 
 use super::example_files::{EXAMPLES, STATIC};
 use super::{GROUPS, check};
-use crate::Minor;
 use crate::document::Document;
 use crate::gates::EnabledGates;
-use crate::minor::NEWEST;
-use crate::rules::{self, RuleStage};
+use crate::verdict::rules::{self, RuleStage};
 use crate::verdict::{Config, Refusal, gates};
+use crate::{Minor, NEWEST};
 
 /// Returns the refusals at start-up of a version, after gates are applied.
 fn refused(text: &str, minor: u32) -> Vec<Refusal> {

@@ -2,13 +2,14 @@
 //! conditions that the configuration causes are listed, not those of every kubelet.
 
 use super::memory_manager::Sums;
-use super::runtime::ENDPOINTS;
-use super::{cpu_manager, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts};
-use crate::quantity::Quantity;
-use crate::risk::StateFile;
+use super::server::ENDPOINTS;
+use super::{cpu_manager, log_rotation, memory_manager, policy_options, reservations, server};
+use crate::Minor;
+use crate::values::quantity::Quantity;
+use crate::values::strconv;
+use crate::verdict::StateFile;
 use crate::verdict::config::whole;
 use crate::verdict::{Config, HostCondition, HostNeed};
-use crate::{Minor, strconv};
 
 /// The first minor whose kubelet exits without systemd on the host if `cgroupDriver` is systemd: it has runc 1.1
 /// (`libcontainer/cgroups/manager`). 1.21 was seen to run.
@@ -18,22 +19,53 @@ const CHECKS_SYSTEMD: Minor = Minor(24);
 const PORT: u16 = 10250;
 
 /// Returns the conditions on the host.
-pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
-    let mut host_conditions = Vec::new();
-    let mut add = |field: &str, need: Option<HostNeed>, message: String| {
-        host_conditions.push(HostCondition { field: field.to_owned(), message, need, place: config.place(field) });
-    };
-    files(config, &mut add);
-    cgroups(config, &mut add);
-    capacity(config, &mut add);
-    managers(config, &mut add);
-    kernel(config, &mut add);
-    runtime(config, &mut add);
-    listening(config, &mut add);
-    host_conditions
+pub(in crate::verdict) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
+    let mut all = conditions(config, &[validation]);
+    all.extend(conditions(config, &AT_START));
+    all
 }
 
-fn files(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+/// Adds conditions: field, need and message.
+type Group = fn(&Config<'_>, &mut dyn FnMut(&str, Option<HostNeed>, String));
+
+/// The conditions of components when they start.
+const AT_START: [Group; 7] = [files, cgroups, capacity, managers, kernel, runtime, listening];
+
+fn conditions(config: &Config<'_>, groups: &[Group]) -> Vec<HostCondition> {
+    let mut conditions = Vec::new();
+    for group in groups {
+        group(config, &mut |field, need, message| {
+            conditions.push(HostCondition { field: field.to_owned(), message, need, place: config.place(field) });
+        });
+    }
+    conditions
+}
+
+/// Adds the conditions in `ValidateKubeletConfiguration` (`validation_linux.go`, `validation_windows.go`,
+/// `validation_others.go`): the operating system and the cgroup version.
+fn validation(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
+    if config.is("failCgroupV1") {
+        let unset = if config.given("failCgroupV1").is_some() { "" } else { " by default" };
+        add(
+            "failCgroupV1",
+            Some(HostNeed::CgroupV2),
+            format!("failCgroupV1 is true{unset}: this kubelet does not start on a host with cgroup v1"),
+        );
+    }
+    if config.given("singleProcessOOMKill").is_some() {
+        let (hosts, need) = if config.is("singleProcessOOMKill") {
+            ("Linux", None)
+        } else {
+            ("Linux with cgroup v2", Some(HostNeed::CgroupV2))
+        };
+        add("singleProcessOOMKill", need, format!("singleProcessOOMKill is set: this kubelet starts only on {hosts}"));
+    }
+    if config.given("userNamespaces").is_some() && config.minor() >= Minor(33) {
+        add("userNamespaces", None, "userNamespaces is set: this kubelet starts only on Linux".to_owned());
+    }
+}
+
+fn files(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     let authorities = config.text("authentication.x509.clientCAFile");
     if !authorities.is_empty() {
         let message = format!("{authorities} must contain PEM certificates that the kubelet can read");
@@ -52,7 +84,7 @@ fn files(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, Strin
     }
 }
 
-fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn cgroups(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     if config.is("cgroupsPerQOS") && !matches!(config.text("cgroupRoot"), "" | "/") {
         let path = config.text("cgroupRoot");
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
@@ -106,17 +138,17 @@ fn systemd_path_of_slice(path: &str) -> String {
     systemd_path(&names)
 }
 
-fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
-    let reserves = |path: &str, wanted: &str| texts(config, path).any(|(resource, ..)| resource == wanted);
+fn capacity(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
+    let reserves = |path: &str, wanted: &str| config.texts(path).any(|(resource, ..)| resource == wanted);
     let list_with = |resource| reservations::LISTS.into_iter().find(|path| reserves(path, resource));
-    let threshold = texts(config, "evictionHard").find(|(signal, ..)| *signal == "memory.available");
+    let threshold = config.texts("evictionHard").find(|(signal, ..)| *signal == "memory.available");
     let is_fixed = threshold.is_some_and(|(_, text, _)| !text.ends_with('%'));
     if let Some(path) = list_with("memory").or(is_fixed.then_some("evictionHard")) {
         let message = "the node must have more memory than kubeReserved, systemReserved and the hard eviction threshold \
                        together";
         add(path, memory_manager::kept_memory(config).map(HostNeed::Memory), message.to_owned());
     }
-    let has_reserved_cpus = reserved_cpus::count(config).is_some_and(|cpus| cpus > 0);
+    let has_reserved_cpus = reservations::count_cpus(config).is_some_and(|cpus| cpus > 0);
     if let Some(path) = list_with("cpu").filter(|_| !has_reserved_cpus) {
         let millis = reservations::reserved(config, "cpu").map(Quantity::rounded_up_thousandths);
         let need = millis.and_then(|millis| u64::try_from(millis).ok()).map(HostNeed::CpuMillis);
@@ -130,12 +162,12 @@ fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, St
     }
     if has_reserved_cpus {
         let list = config.text("reservedSystemCPUs");
-        let need = reserved_cpus::ranges(config).map(HostNeed::Cpus);
+        let need = reservations::cpu_ranges(config).map(HostNeed::Cpus);
         add("reservedSystemCPUs", need, format!("the node must have the CPUs {list}"));
     }
 }
 
-fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn managers(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     if cpu_manager::is_on(config) && config.given("cpuManagerPolicy").is_some() {
         let message = "remove a cpu_manager_state of another policy from the node first";
         add("cpuManagerPolicy", state_file(config, StateFile::CpuManagerState), message.to_owned());
@@ -152,14 +184,14 @@ fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, St
     let topology = config.text("topologyManagerPolicy");
     let tried = config.minor() > Minor(26) || config.gate("TopologyManager");
     if tried && !matches!(topology, "none" | "") {
-        let most = texts(config, "topologyManagerPolicyOptions").find(|(name, ..)| *name == "max-allowable-numa-nodes");
+        let most = config.texts("topologyManagerPolicyOptions").find(|(name, ..)| *name == "max-allowable-numa-nodes");
         let most = most.and_then(|(_, text, _)| strconv::integer(text)).unwrap_or(policy_options::NUMA_NODES);
         let need = u64::try_from(most).ok().map(HostNeed::NumaNodesAtMost);
         add("topologyManagerPolicy", need, format!("{topology} requires a node with at most {most} NUMA nodes"));
     }
 }
 
-fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn memory(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     let message = "remove a memory_manager_state of another policy from the node first";
     add("memoryManagerPolicy", state_file(config, StateFile::MemoryManagerState), message.to_owned());
     let path = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
@@ -187,7 +219,7 @@ fn state_file(config: &Config<'_>, file: StateFile) -> Option<HostNeed> {
     Some(HostNeed::StateFile { file, policy: config.text(file.policy().0).to_owned() })
 }
 
-fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn kernel(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     if config.given("failSwapOn").is_some() && config.is("failSwapOn") {
         add("failSwapOn", Some(HostNeed::SwapOff), "swap must be off".to_owned());
     }
@@ -197,7 +229,7 @@ fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, Stri
     }
 }
 
-fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn runtime(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     if config.given("cgroupDriver").is_some() {
         let is_systemd = config.text("cgroupDriver") == "systemd";
         let driver = if is_systemd { "systemd" } else { "cgroupfs" };
@@ -228,7 +260,7 @@ fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, Str
     }
 }
 
-fn listening(config: &Config<'_>, add: &mut impl FnMut(&str, Option<HostNeed>, String)) {
+fn listening(config: &Config<'_>, add: &mut dyn FnMut(&str, Option<HostNeed>, String)) {
     if !server::is_on(config) {
         return;
     }
@@ -257,7 +289,10 @@ mod tests {
     fn host_conditions(text: &str, minor: u32) -> Vec<String> {
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
         let config = Config::new(&document, Minor(minor), gates::apply(&document, Minor(minor)).unwrap());
-        super::host_conditions(&config).into_iter().map(|one| format!("{}: {}", one.field, one.message)).collect()
+        super::conditions(&config, &super::AT_START)
+            .into_iter()
+            .map(|one| format!("{}: {}", one.field, one.message))
+            .collect()
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The rotation of container logs: `pkg/kubelet/logs/container_log_manager.go` `NewContainerLogManager`. Kubelets up to
 //! 1.23 skip it if Docker is the runtime.
 
+use crate::Minor;
+use crate::values::{quantity, units};
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::{Minor, quantity, units};
 
 /// The first minor that always rotates.
 const ALWAYS_ON: Minor = Minor(21);

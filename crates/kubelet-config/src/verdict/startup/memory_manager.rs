@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::{eviction, reservations, texts};
+use super::{eviction, reservations};
 use crate::Minor;
-use crate::document::Node;
-use crate::quantity::{self, Quantity, Reading};
-use crate::strconv;
+use crate::values::quantity::{self, Quantity, Reading};
+use crate::values::strconv;
 use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
-use crate::verdict::rules::choices::one_of;
+use crate::verdict::validate::limits::one_of;
+use crate::verdict::validate::reservations::{Limit, limits};
 use crate::verdict::{Config, KeptMemory};
 
 /// The last minor in which the manager could be switched off.
@@ -36,9 +36,9 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("reserved-memory-whole", |config, refusals| {
-        let fractions = limits(config).filter(|limit| limit.amount.as_int64.is_none() && is_static(config));
-        for Limit { entry, kind, node, .. } in fractions {
-            let field = format!("reservedMemory[{entry}].limits.{kind}");
+        let fractions = amounts(config).filter(|(_, amount)| amount.as_int64.is_none() && is_static(config));
+        for (limit, _) in fractions {
+            let (field, node) = (limit.field(), &limit.entry.value);
             let message = format!("{field} is {}, which the kubelet does not convert to bytes", node.describe());
             refusals
                 .at(field, node.place.clone(), message)
@@ -87,8 +87,8 @@ pub(crate) struct Sums {
 /// Returns the sums by kind of memory, always including `memory`.
 pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     let mut by_kind = BTreeMap::from([("memory".to_owned(), Quantity::ZERO)]);
-    for Limit { kind, amount, .. } in limits(config) {
-        let sum = by_kind.entry(kind.to_owned()).or_default();
+    for (limit, amount) in amounts(config) {
+        let sum = by_kind.entry(limit.resource.to_owned()).or_default();
         *sum = sum.plus(amount.amount);
     }
     let sums = by_kind.into_iter().map(|(kind, reserved_memory)| {
@@ -99,28 +99,15 @@ pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     sums.collect()
 }
 
-/// A limit of `reservedMemory`.
-struct Limit<'d> {
-    /// The index of its entry.
-    entry: usize,
-    /// The kind of memory.
-    kind: &'d str,
-    node: &'d Node,
-    amount: Reading,
-}
-
 /// Returns the limits of `reservedMemory` that are quantities.
-fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = Limit<'d>> + use<'d> {
-    let entries = config.list("reservedMemory").unwrap_or_default().iter().enumerate();
-    entries.flat_map(|(entry, value)| {
-        let limits = value.get("limits").and_then(Node::mapping).into_iter().flatten();
-        limits.filter_map(move |(kind, limit)| {
-            let text = match limit.value.to_json() {
-                Json::String(text) => text,
-                other => other.to_string(),
-            };
-            Some(Limit { entry, kind, node: &limit.value, amount: quantity::read(text.trim()).ok()? })
-        })
+fn amounts<'d>(config: &Config<'d>) -> impl Iterator<Item = (Limit<'d>, Reading)> + use<'d> {
+    limits(config).into_iter().filter_map(|limit| {
+        let text = match limit.entry.value.to_json() {
+            Json::String(text) => text,
+            other => other.to_string(),
+        };
+        let amount = quantity::read(text.trim()).ok()?;
+        Some((limit, amount))
     })
 }
 
@@ -145,7 +132,7 @@ fn fixed_kept_memory(config: &Config<'_>) -> Option<Quantity> {
 
 fn hard_threshold<'c>(config: &'c Config<'_>) -> Option<&'c str> {
     const SIGNAL: &str = "memory.available";
-    let given = texts(config, "evictionHard").find(|(key, ..)| *key == SIGNAL).map(|(_, text, _)| text);
+    let given = config.texts("evictionHard").find(|(key, ..)| *key == SIGNAL).map(|(_, text, _)| text);
     given.or_else(|| config.filled("evictionHard", Some(SIGNAL))?.as_str())
 }
 

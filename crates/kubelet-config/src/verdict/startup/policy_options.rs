@@ -1,12 +1,66 @@
-//! The options of the CPU and topology managers: one gate for all options, and for each option a name, the gate of
-//! its stage, and a boolean or a number.
+//! The options of the CPU and topology managers: one gate for all options, and for each option a name, the gate of its
+//! stage, and a boolean or a number. The options of each version are in `crates/kubelet-config/data/policy-options.csv`.
+//!
+//! Sources: `pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`, KEP-2625,
+//! KEP-3545 and the KEPs of the single options.
 
-use super::{did_you_mean, texts};
+use std::sync::LazyLock;
+
+use crate::Minor;
 use crate::document::Entry;
-use crate::policy_options::{OptionType, known};
-use crate::strconv;
+use crate::table::{self, Spans};
+use crate::values::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::Refusals;
+use crate::verdict::startup::did_you_mean;
+
+static TEXT: &str = include_str!("../../../data/policy-options.csv");
+static TABLE: LazyLock<Vec<PolicyOption>> =
+    LazyLock::new(|| table::rows(TEXT).filter_map(|cells| option(&cells)).collect());
+
+/// The type of an option's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OptionType {
+    /// A boolean in Go's syntax.
+    Boolean,
+    /// A whole number.
+    Integer,
+}
+
+/// One option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PolicyOption {
+    /// The field that has the option as a key.
+    field: String,
+    /// The name.
+    name: String,
+    /// The first minor that has the option.
+    since: Minor,
+    /// The last minor that has the option. [`NEWEST`](crate::NEWEST) means that it still exists.
+    until: Minor,
+    /// The type of the value.
+    value_type: OptionType,
+    /// The gate that the option requires at its stage. A stable option requires none.
+    gate: Spans<String>,
+}
+
+/// Returns the options of a field in this version.
+fn known(field: &str, minor: Minor) -> impl Iterator<Item = &'static PolicyOption> {
+    TABLE.iter().filter(move |option| option.field == field && (option.since..=option.until).contains(&minor))
+}
+
+fn option(cells: &[String]) -> Option<PolicyOption> {
+    let [field, name, since, until, value_type, gate] = cells else { return None };
+    Some(PolicyOption {
+        field: field.clone(),
+        name: name.clone(),
+        since: table::minor(since)?,
+        until: table::minor(until)?,
+        value_type: table::word(value_type)?,
+        gate: Spans::read(gate, |name| Some(name.to_owned()))?,
+    })
+}
 
 /// The minimum of `max-allowable-numa-nodes`, and the limit without this option
 /// (`pkg/kubelet/cm/topologymanager/topology_manager.go`).
@@ -22,7 +76,7 @@ pub(super) fn gate(config: &Config<'_>, refusals: &mut Refusals, path: &str, gat
 
 /// Refuses unknown options, options whose gate is off, and invalid values.
 pub(super) fn options(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
-    for (name, text, entry) in texts(config, path) {
+    for (name, text, entry) in config.texts(path) {
         let field = format!("{path}.{name}");
         let Some(option) = known(path, config.minor()).find(|option| option.name == name) else {
             let message = format!("{path} contains the option {name:?}, which kubelet {} lacks", config.minor());
@@ -57,6 +111,40 @@ pub(super) fn options(config: &Config<'_>, refusals: &mut Refusals, path: &str) 
 /// Returns the entry of an option that this version has and the file switches on.
 pub(super) fn switched_on<'d>(config: &Config<'d>, path: &str, name: &str) -> Option<&'d Entry> {
     let (_, _, entry) =
-        texts(config, path).find(|(key, text, _)| *key == name && strconv::boolean(text) == Some(true))?;
+        config.texts(path).find(|(key, text, _)| *key == name && strconv::boolean(text) == Some(true))?;
     known(path, config.minor()).any(|option| option.name == name).then_some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields;
+
+    #[test]
+    fn table_of_policy_options_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("field,option,since,until,value_type,gate"));
+        assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "every line reads");
+        assert!(TABLE.is_sorted_by_key(|option| (&option.field, &option.name)));
+        for option in TABLE.iter() {
+            assert!(option.since <= option.until, "{}", option.name);
+            for (from, to, gate) in option.gate.iter() {
+                assert!(gate.ends_with("AlphaOptions") || gate.ends_with("BetaOptions"), "{gate}");
+                assert!(from == Minor(0) || (option.since <= from && to <= option.until), "{}", option.name);
+            }
+        }
+    }
+
+    #[test]
+    fn options_match_keys_in_table_of_fields() {
+        for path in ["cpuManagerPolicyOptions", "topologyManagerPolicyOptions"] {
+            let field = fields::lookup(path).unwrap();
+            for minor in Minor::all().filter(|minor| field.is_known_to(*minor)) {
+                let keys = field.keys.at(minor).into_iter().flatten().filter(|key| *key != "*");
+                let mut keys: Vec<_> = keys.map(String::as_str).collect();
+                keys.sort_unstable();
+                let known: Vec<_> = known(path, minor).map(|option| option.name.as_str()).collect();
+                assert_eq!(known, keys, "{path} in {minor}");
+            }
+        }
+    }
 }

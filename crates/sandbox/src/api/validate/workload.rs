@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::text;
 use crate::api::status::FieldError;
-use kubelet_config::strconv::unsigned32;
+use kubelet_config::values::unsigned32;
 
 /// Fields of a pod's spec that an update may change.
 const MUTABLE: [&str; 3] = ["activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"];
