@@ -7,6 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
+use kubelet_config::NEWEST_RELEASED;
 use kubelet_config::document::{Document, Node as Value, path_of};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, effective, overlaid};
 use kubelet_config::risk::Class;
