@@ -4,9 +4,10 @@
 //! This package is the reconciler. Its parts follow the data: [`repository`] → `nodecfg_fleet` → `nodecfg_plan` →
 //! [`rollout`] → [`report`]. ARCHITECTURE.md lists the crates, the folders of this one, and the invariants.
 
+pub(crate) mod arguments;
 pub mod atomic_file;
 pub mod capture;
-pub mod cli;
+pub mod commands;
 pub mod doctor;
 pub mod gates;
 pub mod history;
@@ -17,6 +18,8 @@ pub mod report;
 pub mod repository;
 pub mod review;
 pub mod rollout;
+pub(crate) mod runs;
 pub mod sandbox_nodes;
 pub mod status;
 pub mod telemetry;
+pub mod terminal;

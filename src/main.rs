@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    nodecfg::cli::main(std::env::args_os())
+    nodecfg::commands::main(std::env::args_os())
 }

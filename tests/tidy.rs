@@ -418,7 +418,10 @@ fn clock_environment_and_sandbox_have_single_access_points() {
         (
             &["std::env::", "env::var"],
             &[
-                "src/cli",
+                "src/arguments",
+                "src/commands",
+                "src/runs/plan_file.rs",
+                "src/terminal",
                 "src/main.rs",
                 "crates/agent/src/cli",
                 "crates/agent/src/main.rs",
@@ -427,7 +430,7 @@ fn clock_environment_and_sandbox_have_single_access_points() {
         ),
         (
             &["nodecfg_sandbox"],
-            &["src/sandbox_nodes.rs", "src/cli/sandbox.rs", "src/cli/sync.rs", "src/cli/failure.rs"],
+            &["src/sandbox_nodes.rs", "src/commands/sandbox.rs", "src/commands/sync.rs", "src/terminal/failure.rs"],
         ),
     ];
     let mut found = Vec::new();

@@ -184,8 +184,8 @@ mod tests {
         include_str!("../../crates/cluster/src/connection/error.rs"),
         include_str!("../../crates/plan/src/problem.rs"),
         include_str!("../../crates/plan/src/saved/read.rs"),
-        include_str!("../cli/plan_file.rs"),
-        include_str!("../cli/failure.rs"),
+        include_str!("../runs/plan_file.rs"),
+        include_str!("../terminal/failure.rs"),
     ];
 
     #[test]

@@ -1,0 +1,318 @@
+//! `nodecfg doctor`: checks whether a sync could succeed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+
+use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::cluster::{BoundClusterArgs, invalid_default_name, label_keys};
+use crate::arguments::repository::{Loaded, LocalRepositoryArgs};
+use crate::doctor;
+use crate::doctor::{
+    CheckedRight, DetectedBinding, Fact, Facts, Installed, InstalledPolicy, Lock, Pods, Purpose, Repository, Server,
+    Unavailable,
+};
+use crate::report as reports;
+use crate::report::doctor::Findings;
+use crate::report::{Format, doctor as report};
+use crate::runs::planning::Allowances;
+use kubelet_config::finding::Severity;
+use nodecfg_cluster::lock::LeaseView;
+use nodecfg_cluster::reading::binding::by_version;
+use nodecfg_cluster::writing::diagnostics::InstalledObject;
+use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys, lock};
+use nodecfg_contract::config_map::FetchedConfigMap;
+use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right, config_maps_policy};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_install::rights;
+use nodecfg_observed::{ConfigMapKey, Observed, Orders};
+
+/// Maximum number of ConfigMaps read in full because nodes point at them, beyond those that a plan needs.
+const MOST_CONFIG_MAPS: usize = 64;
+/// Number of ConfigMaps read concurrently.
+const CONCURRENCY: usize = 8;
+/// Maximum number of fleets whose locks are read.
+const MOST_FLEETS: usize = 20;
+
+/// Check everything that a sync needs, and print a fix for each failed check.
+///
+/// Changes nothing. Exits with the code that a sync would exit with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(mut_arg("repository", |repository| repository.help(
+    "Also check this repository and the plan of a sync: a folder or an address, as for sync. Default: this folder, if \
+     it has a nodecfg.yaml or pools"
+)))]
+#[command(mut_arg("no_repo", |no_repo| no_repo.help("Check the cluster only, also in the folder of a repository")))]
+pub(super) struct Args {
+    #[command(flatten)]
+    repository: LocalRepositoryArgs,
+    #[command(flatten)]
+    bound: BoundClusterArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg doctor                  check the cluster, and the repository in this folder
+  nodecfg doctor --no-repo        check the cluster only
+  nodecfg doctor -v               print every check in full
+  nodecfg doctor -o markdown      print a report for a ticket";
+
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+    let facts = args.facts(terminal).await?;
+    let checks = doctor::examine(&facts);
+    let failure = doctor::failure(&checks);
+    let exit_code = |failure: Option<doctor::SyncFailure>| failure.map_or(Exit::Done, Exit::from) as u8;
+    let findings = Findings { checks: &checks, failure, exit_code };
+    let width = terminal.out_width;
+    let out = &mut terminal.out;
+    let printed = match format {
+        Format::Text => report::text(out, &findings, verbose > 0, width),
+        Format::Markdown => report::markdown(out, &findings),
+        Format::Json => reports::json(out, &report::document(&findings)?),
+        Format::Yaml => reports::yaml(out, &report::document(&findings)?),
+    };
+    Ok(terminal.end(failure.map_or(Exit::Done, Exit::from), printed, &[]))
+}
+
+/// The answer to a request, or the reason why it failed.
+fn answer<T>(result: Result<T, ClusterError>) -> Fact<T> {
+    result.map_err(|error| Unavailable::of(&error.into()))
+}
+
+impl Args {
+    /// Reads the repository. Wrong arguments end the command.
+    async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Fact<Loaded>>, CommandError> {
+        let Some(repository) = self.repository.chosen()? else { return Ok(None) };
+        match repository.load(terminal).await {
+            Ok(loaded) => Ok(Some(Ok(loaded))),
+            Err(failure @ (CommandError::Repository(_) | CommandError::Invalid { .. })) => {
+                Ok(Some(Err(Unavailable::of(&failure))))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, CommandError> {
+        let loaded = self.loaded(terminal).await?;
+        let valid = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
+        let (given, default) = (self.bound.cluster.named_namespace().cloned(), Binding::default().default_namespace());
+        let namespace = given.or_else(|| valid.and_then(|loaded| loaded.desired.namespace.clone()));
+        let mut facts = Facts {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            namespace: namespace_or(namespace.clone(), default)?,
+            server: Err(Unavailable::default()),
+            rights: Vec::new(),
+            admission: None,
+            bound: None,
+            installed: Installed::default(),
+            observed: None,
+            unlisted: None,
+            unread: 0,
+            signs: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            repository: None,
+        };
+        match self.bound.cluster.connection().await {
+            Err(failure) => facts.server = Err(Unavailable::of(&failure)),
+            Ok(connection) => {
+                let keys = valid.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
+                let reader = self.bound.cluster.reader_over(connection.client, &connection.server, keys);
+                let version = reader.server_version().await;
+                let (now, ahead) = reader.server_clock();
+                let by_version = version.as_ref().ok().map(|version| by_version(version).binding);
+                let address = connection.server;
+                let version = answer(version);
+                facts.server = Ok(Server { address, found: connection.found, version, ahead, now });
+                if let Some(by_version) = by_version {
+                    self.look(reader, by_version, namespace, valid, &mut facts).await?;
+                }
+            }
+        }
+        facts.repository = loaded.map(|loaded| {
+            let Loaded { desired, findings, arguments, .. } = loaded?;
+            let shown = arguments.path.display();
+            let commit = desired.commit.as_ref().map(|commit| format!(" at {}", commit.short())).unwrap_or_default();
+            let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
+            let plan = match (&facts.observed, &facts.unlisted) {
+                (Some(Ok(observed)), None) => {
+                    let options = Allowances::default().options(facts.namespace.clone(), arguments.gate());
+                    Some(nodecfg_plan::make(&desired, observed, &options))
+                }
+                _ => None,
+            };
+            Ok(Repository { shown: format!("{shown}{commit}"), desired, warnings, plan })
+        });
+        Ok(facts)
+    }
+
+    /// Reads all facts from an API server that answered the version request.
+    async fn look(
+        &self,
+        reader: ClusterReader,
+        by_version: Binding,
+        namespace: Option<NamespaceName>,
+        loaded: Option<&Loaded>,
+        facts: &mut Facts,
+    ) -> Result<(), CommandError> {
+        let named_binding = self.bound.binding.named();
+        let evidence = match named_binding {
+            Some(_) => Ok("selected by --binding".to_owned()),
+            None => reader.evidence().await.map(|check| check.evidence.to_string()),
+        };
+        let bound = match evidence {
+            Ok(evidence) => self.bound.binding.bind(reader.clone()).await.map(|reader| (reader, evidence)),
+            Err(error) => Err(error.into()),
+        };
+        let (binding, reader) = match bound {
+            Ok((reader, evidence)) => {
+                let agents = reader.binding() == Binding::NodeConfig;
+                facts.bound = Some(Ok(DetectedBinding { agents, evidence }));
+                (reader.binding(), Ok(reader))
+            }
+            Err(failure) => {
+                facts.bound = Some(Err(Unavailable::of(&failure)));
+                (by_version, Err(reader))
+            }
+        };
+        facts.namespace = namespace_or(namespace, binding.default_namespace())?;
+        let any = reader.as_ref().unwrap_or_else(|reader| reader);
+        facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
+        facts.admission = admission(any, &facts.rights, facts.namespace.as_str()).await;
+        if binding == Binding::NodeConfig {
+            facts.installed = installed(any, facts.namespace.as_str()).await;
+        }
+        if let Ok(reader) = &reader {
+            observe(reader, loaded, facts).await;
+        }
+        Ok(())
+    }
+}
+
+fn namespace_or(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, CommandError> {
+    namespace.map_or_else(|| NamespaceName::new(default).map_err(|error| invalid_default_name(&error)), Ok)
+}
+
+/// Requests an access review for every right, concurrently. These requests store nothing.
+async fn access_reviews(reader: &ClusterReader, agents: bool, namespace: &str) -> Vec<CheckedRight> {
+    let sync = rights::for_sync(agents, namespace);
+    let only = |rights: Vec<Right>, command| {
+        rights.into_iter().filter(|right| !sync.contains(right)).map(move |right| (right, Purpose::Only(command)))
+    };
+    let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
+        .chain(only(rights::for_saved_plans(namespace), "sync --plan"))
+        .chain(only(rights::for_drain(namespace), "drain"))
+        .chain(only(rights::for_pool_pointers(namespace), "poolPointers"))
+        .chain(only(rights::for_capture(namespace), "capture"))
+        .chain(only(rights::for_prune(agents, namespace), "prune"));
+    join_all(all.map(async |(right, purpose)| {
+        let allowed = answer(reader.has(&right).await);
+        CheckedRight { right, purpose, allowed }
+    }))
+    .await
+}
+
+/// Tries out the creation of a ConfigMap as a sync does, unless the user has no right to it.
+async fn admission(reader: &ClusterReader, rights: &[CheckedRight], namespace: &str) -> Option<Fact<()>> {
+    let is_create = |right: &Right| (right.verb.as_str(), right.resource.as_str()) == ("create", "configmaps");
+    let may_create = rights.iter().any(|asked| is_create(&asked.right) && asked.allowed != Ok(Some(false)));
+    if !may_create {
+        return None;
+    }
+    Some(answer(reader.try_config_map(namespace, None).await))
+}
+
+/// Reads what is installed for agents.
+async fn installed(reader: &ClusterReader, namespace: &str) -> Installed {
+    let look = async |object: InstalledObject<'_>| answer(reader.installed_object(object).await);
+    let policy = async |name: &str| {
+        let policy = look(InstalledObject::Policy(name)).await?;
+        let binding = look(InstalledObject::PolicyBinding(name)).await?;
+        Ok(InstalledPolicy { policy, binding })
+    };
+    let number = |object: &Value, name: &str| object.pointer(name).and_then(Value::as_u64).unwrap_or_default();
+    let pods = |object: Value| Pods {
+        desired: number(&object, "/status/desiredNumberScheduled"),
+        ready: number(&object, "/status/numberReady"),
+    };
+    Installed {
+        definition: Some(look(InstalledObject::Definition).await),
+        own_status: Some(policy(OWN_STATUS_POLICY).await),
+        own_taint: Some(policy(OWN_TAINT_POLICY).await),
+        config_maps: Some(policy(&config_maps_policy(namespace)).await),
+        pods: Some(look(InstalledObject::DaemonSet).await.map(|found| found.map(pods))),
+    }
+}
+
+/// Reads nodes, ConfigMaps and locks.
+async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Facts) {
+    let desired = loaded.map(|loaded| &loaded.desired);
+    let (nodes, versions, signs) = match answer(reader.list_nodes_with_signs().await) {
+        Ok(listed) => listed,
+        Err(unavailable) => return facts.observed = Some(Err(unavailable)),
+    };
+    facts.signs = signs;
+    let mut observed = Observed { nodes, versions, ..Observed::default() };
+    match answer(reader.list_config_maps(facts.namespace.as_str()).await) {
+        Ok(maps) => observed.add_config_maps(maps),
+        Err(unavailable) => facts.unlisted = Some(unavailable),
+    }
+    let of_plan = desired
+        .map(|desired| nodecfg_plan::required_config_maps(desired, &observed, &facts.namespace))
+        .unwrap_or_default();
+    let pointed: BTreeSet<ConfigMapKey> =
+        observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect();
+    facts.unread = pointed.len().saturating_sub(MOST_CONFIG_MAPS);
+    let pointers = observed.pointers.keys().cloned();
+    let wanted: BTreeSet<ConfigMapKey> =
+        of_plan.into_iter().chain(pointed.into_iter().take(MOST_CONFIG_MAPS)).chain(pointers).collect();
+    let mut fetched = stream::iter(wanted).map(|key| fetch(reader, key)).buffer_unordered(CONCURRENCY);
+    while let Some((key, map)) = fetched.next().await {
+        match map {
+            Ok(map) => drop(observed.contents.insert(key, map)),
+            Err(error) => {
+                tracing::info!("{error}");
+                facts.unread += 1;
+            }
+        }
+    }
+    drop(fetched);
+    let fleets: BTreeSet<FleetName> = observed
+        .config_maps
+        .values()
+        .filter_map(|map| map.fleet.clone())
+        .chain(desired.map(|desired| desired.fleet.clone()))
+        .collect();
+    let own = desired.map(|desired| &desired.fleet);
+    // The fleet of the repository comes first, so that the limit never drops it.
+    let fleets = own.cloned().into_iter().chain(fleets.iter().filter(|fleet| Some(*fleet) != own).cloned());
+    for fleet in fleets.take(MOST_FLEETS) {
+        let lease = answer(lock::read(reader, facts.namespace.as_str(), &fleet).await);
+        let lock = lease.map(|lease| lease.map(|lease| lock(&facts.namespace, &fleet, lease)));
+        if let (true, Ok(Some(Lock { orders: Ok(orders), .. }))) = (own == Some(&fleet), &lock) {
+            observed.orders = orders.clone();
+        }
+        facts.locks.insert(fleet, lock);
+    }
+    facts.observed = Some(Ok(observed));
+}
+
+async fn fetch(
+    reader: &ClusterReader,
+    key: ConfigMapKey,
+) -> (ConfigMapKey, Result<Option<FetchedConfigMap>, ClusterError>) {
+    let map = reader.config_map(&key.namespace, &key.name).await;
+    (key, map)
+}
+
+fn lock(namespace: &NamespaceName, fleet: &FleetName, lease: LeaseView) -> Lock {
+    Lock {
+        lease: format!("{namespace}/nodecfg-{fleet}"),
+        expires: lease.expires(),
+        orders: Orders::read(&lease.annotations),
+        holder: lease.holder.filter(|holder| !holder.is_empty()),
+        since: lease.acquired,
+    }
+}

@@ -1,0 +1,105 @@
+//! `nodecfg gates`: asks all gates of the repository now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::cluster::ClusterArgs;
+use crate::arguments::gates::GateArgs;
+use crate::arguments::output::Listing;
+use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::unknown_name::unknown_name;
+use crate::report;
+use crate::report::gates::{GateAnswer, GateAnswers};
+use crate::report::{Format, gates as shown};
+use nodecfg_cluster::LabelKeys;
+use nodecfg_contract::json_document::Document;
+use nodecfg_contract::names::PoolName;
+use nodecfg_fleet::Desired;
+use nodecfg_fleet::gates::{Gate, Question};
+use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
+
+/// Ask all gates of the repository now, and print their answers.
+///
+/// Changes nothing. Exits with code 1 if a gate blocks or is unknown. Series that fire now do not block, as at the start
+/// of a sync, unless the gate has `baseline: ignore`. Requires a cluster only for gates with objects.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pub(super) repository: RepositoryArgs,
+    /// Ask only the gates of this pool. May be repeated.
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<PoolName>,
+    #[command(flatten)]
+    gates: GateArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg gates --prometheus-url https://prometheus.example.com
+  nodecfg gates --pool gpu -o wide     a line per gate and pool";
+
+pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
+    let loaded = args.repository.load(terminal).await?;
+    let asked = grouped(&args.selected(&loaded.desired)?);
+    let questions: BTreeSet<Question> =
+        asked.iter().filter(|(gate, _)| !gate.at.is_empty()).map(|(gate, _)| gate.question()).collect();
+    let needs_cluster = questions.iter().any(|question| matches!(question, Question::Object(_)));
+    let objects = match needs_cluster {
+        true => Some(args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?.objects()),
+        false => None,
+    };
+    let evaluator = args.gates.evaluator(objects)?;
+    let answers: BTreeMap<Question, Answer> =
+        evaluator.ask(&questions).await.into_iter().map(|one| (one.question, one.answer)).collect();
+    let gates = asked.into_iter().map(|(gate, pools)| {
+        let answer = answers.get(&gate.question());
+        let state = answer.map(|answer| judge(gate, answer, &KnownSeries::of(answer).unwrap_or_default()));
+        GateAnswer::new(gate, pools, state)
+    });
+    let answers = GateAnswers { fleet: loaded.desired.fleet.clone(), gates: gates.collect() };
+    match listing {
+        Listing::Wide => shown::wide(&mut terminal.out, &answers)?,
+        Listing::Names => shown::names(&mut terminal.out, &answers)?,
+        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &answers, terminal.out_line)?,
+        Listing::Document(Format::Markdown) => shown::markdown(&mut terminal.out, &answers)?,
+        Listing::Document(Format::Json) => report::json(&mut terminal.out, &Document::value(answers.clone())?)?,
+        Listing::Document(Format::Yaml) => report::yaml(&mut terminal.out, &Document::value(answers.clone())?)?,
+    }
+    Ok(if answers.all_pass() { Exit::Done } else { Exit::Changes })
+}
+
+impl Args {
+    /// The gates of the selected pools.
+    fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(&'d Gate, &'d PoolName)>, CommandError> {
+        if let Some(pool) = self.pool.iter().find(|pool| !desired.pools.contains_key(pool)) {
+            let known = desired.pools.keys().map(PoolName::as_str);
+            let help = "omit --pool to include all pools";
+            return Err(unknown_name("pool", pool.as_str(), "in the repository", known, help));
+        }
+        let pools = desired.pools.values().filter(|pool| self.pool.is_empty() || self.pool.contains(&pool.name));
+        Ok(pools.flat_map(|pool| pool.policy.gates.iter().map(|gate| (gate, &pool.name))).collect())
+    }
+}
+
+/// Equal gates of several pools as one, ordered by name.
+fn grouped<'d>(gates: &[(&'d Gate, &'d PoolName)]) -> Vec<(&'d Gate, Vec<PoolName>)> {
+    let mut groups: Vec<(&Gate, Vec<PoolName>)> = Vec::new();
+    // Position of the groups of each name.
+    let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (gate, pool) in gates {
+        let positions = named.entry(&gate.name).or_default();
+        let equal = positions.iter().find(|at| groups.get(**at).is_some_and(|(other, _)| other == gate)).copied();
+        match equal.and_then(|at| groups.get_mut(at)) {
+            Some((_, pools)) => pools.push((*pool).clone()),
+            None => {
+                positions.push(groups.len());
+                groups.push((gate, vec![(*pool).clone()]));
+            }
+        }
+    }
+    groups.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    groups
+}

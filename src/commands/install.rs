@@ -1,0 +1,416 @@
+//! `nodecfg install`: applies the objects that NodeConfigs and node agents need on a cluster.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::cluster::{ClusterArgs, invalid_default_name};
+use crate::arguments::dry_run::DryRunArgs;
+use crate::layout;
+use crate::report::installation::{Application, Applied, Installed};
+use crate::report::{self, Format, findings};
+use nodecfg_cluster::writing::apply::{Applier, Target};
+use nodecfg_cluster::writing::diagnostics::InstalledObject;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::installation::{
+    AGENT_NAMESPACE, FORMER_CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers, config_maps_policy,
+};
+use nodecfg_contract::json_document::Document;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::printable::one_line;
+use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join, LISTEN};
+
+/// Install NodeConfigs and, with --agent, the node agents on a cluster.
+///
+/// Applies server-side, in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig, the
+/// ValidatingAdmissionPolicy that protects its ConfigMaps from other writers, and the ServiceAccount and roles of the
+/// reconciler. --agent adds the ValidatingAdmissionPolicy that limits each agent to the status of its own node, the
+/// roles of agents, and with daemonset the DaemonSet. --join-fleet and --boot add rights for new nodes.
+/// Requires the rights of cluster-admin. Run it again to update; objects that are no longer part of the installation
+/// are kept, except the policy `nodecfg-configmaps` of earlier versions for the same namespace.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(mut_arg("namespace", |namespace| namespace.help(format!(
+    "Use this namespace for the ConfigMaps, the locks and the ServiceAccount of the reconciler [default: {NAMESPACE}]"
+))))]
+#[command(mut_arg("dry_run", |dry_run| dry_run.help(
+    "Print the objects as YAML, or as a List with -o json, without contacting a cluster (client, the default of \
+     --dry-run); none turns it off"
+)))]
+pub(super) struct Args {
+    /// Run the agents as pods (daemonset), as services on the nodes (systemd), or do not install them (none).
+    #[arg(long, value_enum, default_value_t = Kind::None, value_name = "HOW", hide_possible_values = true)]
+    agent: Kind,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
+    /// Take over fields that another client manages.
+    #[arg(long, conflicts_with = "dry_run")]
+    force_conflicts: bool,
+    /// Print the unit file nodecfg-agent.service for the nodes, without contacting a cluster. Requires --agent
+    /// systemd.
+    #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts"])]
+    unit: bool,
+    /// Print the unit file nodecfg-boot.service for the nodes, without contacting a cluster. It puts the configuration of
+    /// a pool in place before the kubelet starts for the first time.
+    #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts", "unit"])]
+    boot_unit: bool,
+    /// Allow this user to write the ConfigMaps, as the reconciler's ServiceAccount may. Repeat for several users. The
+    /// name is that of `kubectl auth whoami`.
+    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with_all = ["unit", "boot_unit"])]
+    config_map_writer: Vec<String>,
+    #[command(flatten)]
+    nodes: NodeArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// Paths and addresses on the nodes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Agents")]
+struct NodeArgs {
+    /// Run this image in the pods of --agent daemonset. The target `agent` of the Dockerfile builds it.
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image, required_if_eq("agent", "daemonset"))]
+    image: Option<String>,
+    /// Run the pods in this namespace, where Pod Security Admission must allow privileged pods.
+    #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
+    agent_namespace: NamespaceName,
+    /// Replace this file, the --config of the kubelets.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/var/lib/kubelet/config.yaml")]
+    kubelet_config: String,
+    /// Write a drop-in file to this folder, the --config-dir of the kubelets, instead of replacing --kubelet-config.
+    #[arg(long, value_name = "PATH", value_parser = parse_path)]
+    kubelet_config_dir: Option<String>,
+    /// Use this folder as the --root-dir of the kubelets.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/var/lib/kubelet")]
+    kubelet_root_dir: String,
+    /// Serve /healthz and /metrics of the agent on this address, in the network of the node.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
+    listen: SocketAddr,
+    /// Let new nodes join this fleet: agents may create the NodeConfig of their own node. As pods, they may also remove
+    /// the startup taint of nodecfg from it. Requires ValidatingAdmissionPolicies, which limit both to the own node.
+    #[arg(long, value_name = "FLEET")]
+    join_fleet: Option<FleetName>,
+    /// Let nodes read the configuration of this pool before they register, with a bootstrap token, for `nodecfg-agent
+    /// boot`. Repeat for several pools. Requires ValidatingAdmissionPolicies, which protect the configuration.
+    #[arg(long, value_name = "FLEET/POOL", value_parser = parse_pool)]
+    boot: Vec<(FleetName, PoolName)>,
+    /// Use this kubeconfig of the kubelets, with --unit.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
+    kubelet_kubeconfig: String,
+    /// Start nodecfg-agent from this path on the nodes, with --unit and --boot-unit.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg-agent")]
+    program: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg install                                              install NodeConfigs and the roles of the reconciler
+  nodecfg install --agent daemonset --image IMAGE --dry-run    print all objects, for review or git
+  nodecfg install --agent daemonset --image IMAGE              run the agents as pods
+  nodecfg install --agent daemonset --image IMAGE --join-fleet prod    let new nodes join the fleet prod
+  nodecfg install --agent systemd                              install the roles of agents that run as services
+  nodecfg install --agent systemd --unit > nodecfg-agent.service
+  nodecfg install --boot-unit > nodecfg-boot.service";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Not installed.
+    None,
+    /// As pods.
+    Daemonset,
+    /// As services of the nodes.
+    Systemd,
+}
+
+impl Args {
+    fn host(&self) -> Result<Host, CommandError> {
+        let namespace = self.namespace()?;
+        Ok(Host {
+            kubelet_config: self.nodes.kubelet_config.clone(),
+            kubelet_config_dir: self.nodes.kubelet_config_dir.clone(),
+            kubelet_root: self.nodes.kubelet_root_dir.clone(),
+            listen: self.nodes.listen,
+            join: self.nodes.join_fleet.clone().map(|fleet| Join { fleet, namespace }),
+        })
+    }
+
+    fn namespace(&self) -> Result<NamespaceName, CommandError> {
+        match self.cluster.named_namespace() {
+            Some(namespace) => Ok(namespace.clone()),
+            None => NamespaceName::new(NAMESPACE).map_err(|error| invalid_default_name(&error)),
+        }
+    }
+
+    fn installation(&self) -> Result<Installation, CommandError> {
+        let joins = self.nodes.join_fleet.is_some();
+        if joins && self.agent == Kind::None {
+            return Err(CommandError::usage("--join-fleet requires --agent", "add --agent daemonset or systemd"));
+        }
+        let agent = match (self.agent, &self.nodes.image) {
+            (Kind::Daemonset, Some(image)) => Some(Agent::DaemonSet(DaemonSet {
+                namespace: self.nodes.agent_namespace.clone(),
+                image: image.clone(),
+                host: self.host()?,
+            })),
+            (Kind::Systemd, _) => Some(Agent::Systemd),
+            (Kind::None | Kind::Daemonset, _) => None,
+        };
+        Ok(Installation {
+            namespace: self.namespace()?,
+            config_map_writers: self.config_map_writer.clone(),
+            agent,
+            joins,
+            boot: self.nodes.boot.clone(),
+        })
+    }
+}
+
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
+    if args.unit {
+        return print_unit(args, terminal);
+    }
+    if args.boot_unit {
+        let unit = nodecfg_install::boot_unit(&args.nodes.program, &args.host()?);
+        terminal.out.write_all(unit.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let objects = nodecfg_install::objects(&args.installation()?);
+    if args.dry_run.is_requested() {
+        print(&objects, format, terminal)?;
+        return Ok(Exit::Done);
+    }
+    let reader = args.cluster.reader(LabelKeys::Only(Default::default())).await?;
+    let had_writers = apply(args, &reader, &objects, format, terminal).await?;
+    if args.agent == Kind::Systemd && format == Format::Text {
+        writeln!(terminal.info(), "Unit file for the nodes: nodecfg install --agent systemd --unit")?;
+    }
+    if let Some(before) = had_writers {
+        print_writers(args, &reader, &before, format, terminal).await?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints who may write ConfigMaps, how to add the present user, and who may do so no longer.
+async fn print_writers(
+    args: &Args,
+    reader: &ClusterReader,
+    before: &[String],
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<(), CommandError> {
+    let namespace = args.namespace()?;
+    let named = &args.config_map_writer;
+    let now = nodecfg_install::config_map_writers(namespace.as_str(), named);
+    let with = |others: &[String]| {
+        let users = named.iter().chain(others).map(String::as_str);
+        command_for_writers(users, namespace.as_str())
+    };
+    if format == Format::Text {
+        let width = terminal.err_line;
+        let line = format!("Users who may write ConfigMaps of nodecfg: {}", now.join(", "));
+        writeln!(terminal.info(), "{}", layout::hanging(&line, 2, width))?;
+        // The installation is complete without the name.
+        let user = reader.whoami().await.unwrap_or_default().filter(|user| !now.contains(user));
+        if let Some(user) = user {
+            let command = with(std::slice::from_ref(&user));
+            let line = one_line(&format!("To run nodecfg sync as {user}, add this user: `{command}`"));
+            writeln!(terminal.info(), "{}", layout::hanging(&line, 2, width))?;
+        }
+    }
+    let dropped: Vec<String> = before.iter().filter(|user| !now.contains(user)).cloned().collect();
+    if !dropped.is_empty() {
+        tracing::warn!(
+            "no longer among the users who may write ConfigMaps of nodecfg: {}. `{}` adds them again",
+            dropped.join(", "),
+            with(&dropped)
+        );
+    }
+    Ok(())
+}
+
+fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
+    if args.agent != Kind::Systemd {
+        return Err(CommandError::usage("--unit requires --agent systemd", "add --agent systemd"));
+    }
+    let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host()?);
+    terminal.out.write_all(unit.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// Prints the objects for `kubectl apply -f -`: as YAML documents, or as a List.
+fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
+    if format == Format::Json {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        return Ok(report::json(&mut terminal.out, &list)?);
+    }
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            writeln!(terminal.out, "---")?;
+        }
+        report::yaml(&mut terminal.out, object)?;
+    }
+    Ok(())
+}
+
+/// Applies the objects, and prints them. Returns the users whom the policy for ConfigMaps allowed before, unless the
+/// cluster has no policies.
+async fn apply(
+    args: &Args,
+    reader: &ClusterReader,
+    objects: &[Value],
+    format: Format,
+    terminal: &mut Terminal,
+) -> Result<Option<Vec<String>>, CommandError> {
+    let applier = Applier::new(reader);
+    require_policies(args, &applier, objects).await?;
+    let namespace = args.namespace()?;
+    let mut before = None;
+    let mut done: Vec<(Target, Application)> = Vec::new();
+    for object in objects {
+        let Some(target) = Target::of(object) else {
+            return Err(CommandError::usage(
+                "an object of nodecfg install has an unknown kind, which is a bug in nodecfg",
+                "report this bug with the text of this message",
+            ));
+        };
+        if target.is_policy() && !applier.serves(&target).await? {
+            done.push((target, Application::Skipped));
+            continue;
+        }
+        if before.is_none() && target.name() == config_maps_policy(namespace.as_str()) {
+            before = Some(PoliciesBefore::read(reader, &namespace).await?);
+        }
+        applier.apply(&target, object, args.force_conflicts).await?;
+        report_done(&target, "serverside-applied", format, terminal)?;
+        if target.is_definition() {
+            applier.await_established(&target).await?;
+        }
+        done.push((target, Application::ServersideApplied));
+    }
+    // After the policy that replaces it. Both together would admit only users whom both name.
+    if before.as_ref().is_some_and(|before| before.has_former) {
+        for target in nodecfg_install::former_config_maps_policy().iter().filter_map(Target::of) {
+            applier.remove(&target).await?;
+            report_done(&target, "deleted", format, terminal)?;
+            done.push((target, Application::Deleted));
+        }
+    }
+    if done.iter().any(|(_, result)| *result == Application::Skipped) {
+        findings::message(
+            &mut terminal.err,
+            "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \
+             policies were skipped: each agent may write the status of every NodeConfig, and other writers may replace \
+             ConfigMaps",
+            "run nodecfg install again after an upgrade of the cluster",
+        )?;
+    }
+    let objects = done.iter().map(|(target, result)| Applied {
+        resource: target.resource(),
+        namespace: target.namespace(),
+        name: target.name(),
+        result: *result,
+    });
+    let writers = || nodecfg_install::config_map_writers(namespace.as_str(), &args.config_map_writer);
+    let config_map_writers = before.is_some().then(writers);
+    let document = Document::value(Installed { objects: objects.collect(), config_map_writers })?;
+    match format {
+        Format::Json => report::json(&mut terminal.out, &document)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &document)?,
+        Format::Text | Format::Markdown => {}
+    }
+    Ok(before.map(|before| before.writers))
+}
+
+/// Prints what became of an object.
+fn report_done(target: &Target, result: &str, format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
+    if format == Format::Text {
+        writeln!(terminal.out, "{}/{} {result}", target.resource(), target.name())?;
+        terminal.out.flush()?;
+    }
+    Ok(())
+}
+
+/// Installed policies for the ConfigMaps of a namespace.
+struct PoliciesBefore {
+    /// Users whom they allow to write.
+    writers: Vec<String>,
+    /// Whether one has the name of earlier versions.
+    has_former: bool,
+}
+
+impl PoliciesBefore {
+    async fn read(reader: &ClusterReader, namespace: &NamespaceName) -> Result<Self, CommandError> {
+        let name = config_maps_policy(namespace.as_str());
+        let present = reader.installed_object(InstalledObject::Policy(&name)).await?;
+        let former = reader.installed_object(InstalledObject::Policy(FORMER_CONFIG_MAPS_POLICY)).await?;
+        // It protects one namespace, perhaps another one.
+        let is_same = |policy: &Value| nodecfg_install::protected_namespace(policy) == Some(namespace.as_str());
+        let former = former.filter(is_same);
+        let has_former = former.is_some();
+        let writers = present.or(former).as_ref().map(nodecfg_install::writers_of).unwrap_or_default();
+        Ok(Self { writers, has_former })
+    }
+}
+
+/// Refuses rights of new nodes on a cluster without admission policies. With --join-fleet, every agent could change all
+/// Nodes and create all NodeConfigs. With --boot, a user who may write ConfigMaps could give new nodes any configuration.
+async fn require_policies(args: &Args, applier: &Applier, objects: &[Value]) -> Result<(), CommandError> {
+    let (option, harm) = match (&args.nodes.join_fleet, args.nodes.boot.is_empty()) {
+        (Some(_), _) => ("--join-fleet", "the agent of one node could change other nodes"),
+        (None, false) => ("--boot", "every user who may write ConfigMaps could configure new nodes"),
+        (None, true) => return Ok(()),
+    };
+    for target in objects.iter().filter_map(Target::of).filter(Target::is_policy) {
+        if !applier.serves(&target).await? {
+            return Err(CommandError::usage(
+                format!(
+                    "{option} requires ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): \
+                     without it, {harm}"
+                ),
+                format!("omit {option}, or upgrade the cluster"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Parses FLEET/POOL.
+fn parse_pool(text: &str) -> Result<(FleetName, PoolName), String> {
+    let (fleet, pool) = text.split_once('/').ok_or("expected FLEET/POOL, such as prod/gpu")?;
+    let fleet = FleetName::new(fleet).map_err(|error| error.to_string())?;
+    let pool = PoolName::new(pool).map_err(|error| error.to_string())?;
+    Ok((fleet, pool))
+}
+
+/// Parses an absolute path that is valid as a mount path.
+pub(super) fn parse_path(text: &str) -> Result<String, String> {
+    let detour = |part: &str| part.is_empty() || part == "." || part == "..";
+    match text.strip_prefix('/') {
+        None => Err("the path must be absolute".to_owned()),
+        Some(rest) if rest.split('/').any(detour) || text.contains(|c: char| c.is_control() || c == ':') => {
+            Err("the path must not contain empty parts, `.`, `..`, colons or control characters".to_owned())
+        }
+        Some(_) => Ok(text.to_owned()),
+    }
+}
+
+/// Rejects only impossible user names.
+fn parse_user(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(char::is_control) {
+        return Err("a user name must not be empty or contain control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Rejects only impossible image names. The nodes report a name that does not exist.
+fn parse_image(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("an image name must not be empty or contain spaces or control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+#[path = "install_tests.rs"]
+mod tests;

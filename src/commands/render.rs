@@ -1,0 +1,164 @@
+//! `nodecfg render`: prints the configuration of a pool for images and user data of new nodes.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::install::parse_path;
+use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::unknown_name::unknown_name;
+use crate::atomic_file::{Readers, replace};
+use crate::render::{Consumer, NodeFile, Settings, Subject, findings, overlay_as_file, render};
+use crate::report::findings as shown;
+use crate::runs::comparison::declared;
+use crate::runs::planning::warn_of;
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_fleet::PoolTarget;
+
+/// Print the configuration of a pool for images and user data of new nodes.
+///
+/// Prints the content that sync assigns, for a program that creates nodes. Needs no cluster. The output changes only with
+/// the content: it names no commit. Prints all values, also those that reports redact, such as staticPodURLHeader.
+/// Warns about programs that predict the pods of a node by other values than its kubelet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Print the configuration of this pool.
+    #[arg(value_name = "POOL")]
+    pool: PoolName,
+    #[command(flatten)]
+    pub(super) repository: RepositoryArgs,
+    /// Print this format.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Format,
+    /// Write to FILE instead of standard output.
+    #[arg(long, value_name = "FILE", value_parser = parse_file)]
+    out: Option<PathBuf>,
+    /// Let cloud-init write this file, the --config of the kubelets [default: /var/lib/kubelet/config.yaml]
+    #[arg(long, value_name = "PATH", value_parser = parse_path)]
+    kubelet_config: Option<String>,
+    /// Let cloud-init write a drop-in to this folder, the --config-dir of the kubelets, instead of --kubelet-config.
+    #[arg(long, value_name = "PATH", value_parser = parse_path, conflicts_with = "kubelet_config")]
+    kubelet_config_dir: Option<String>,
+    /// Name the object of karpenter or cluster-api [default: FLEET-POOL]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    name: Option<NodeName>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg render gpu --format file                    print the content of the ConfigMap
+  nodecfg render gpu --format cloud-init              print user data that writes the kubelet's --config
+  nodecfg render gpu --format karpenter --name gpu    print fields of the EC2NodeClass gpu
+  nodecfg render gpu --format kubeadm-patch --out patches/kubeletconfiguration+merge.yaml
+                                                      write the file for kubeadm's --patches";
+
+/// A format of `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The KubeletConfiguration, as in the ConfigMap.
+    File,
+    /// A file for the kubelet's --config-dir (kubelet 1.28).
+    DropIn,
+    /// User data for cloud-init that writes the file.
+    CloudInit,
+    /// A NodeConfig of nodeadm, for EKS with Amazon Linux 2023.
+    Nodeadm,
+    /// A file for kubeadm's --patches (kubeadm 1.25).
+    KubeadmPatch,
+    /// Fields of an EC2NodeClass of Karpenter with Amazon Linux 2023.
+    Karpenter,
+    /// A KubeadmConfigTemplate of Cluster API.
+    ClusterApi,
+}
+
+impl From<Format> for Consumer {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::File => Self::File,
+            Format::DropIn => Self::DropIn,
+            Format::CloudInit => Self::CloudInit,
+            Format::Nodeadm => Self::Nodeadm,
+            Format::KubeadmPatch => Self::KubeadmPatch,
+            Format::Karpenter => Self::Karpenter,
+            Format::ClusterApi => Self::ClusterApi,
+        }
+    }
+}
+
+pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+    let (consumer, settings) = (Consumer::from(args.format), args.settings()?);
+    let loaded = args.repository.load(terminal).await?;
+    let found = declared(&loaded, args.repository.gate())?;
+    let desired = &loaded.desired;
+    let Some(pool) = desired.pools.get(&args.pool) else {
+        let known = desired.pools.keys().map(PoolName::as_str);
+        return Err(unknown_name("pool", args.pool.as_str(), "in the repository", known, ""));
+    };
+    let PoolTarget::Config(rendered) = &pool.target else {
+        return Err(CommandError::usage(
+            format!("pool {} has no configuration: its nodes keep their local one (spec.kubelet.local)", pool.name),
+            "name a pool with a configuration, or remove `local: true` from its pool.yaml",
+        ));
+    };
+    let placement = pool.placement_of_kubelets();
+    let subject = Subject { fleet: &desired.fleet, pool: &pool.name, rendered, placement, kubelets: &pool.kubelets };
+    let text =
+        render(&subject, consumer, &settings).map_err(|error| CommandError::usage(error.to_string(), error.help()))?;
+    warn_of(found.iter(), &loaded, verbose, terminal)?;
+    let overlay = overlay_as_file(&subject, consumer, &settings.file);
+    let warnings: Vec<Finding> = overlay.into_iter().chain(findings(&subject, consumer)).collect();
+    shown::write_each(&mut terminal.err, &loaded.snapshot, warnings.iter(), terminal.err_width)?;
+    match &args.out {
+        Some(path) => write(path, &text, terminal)?,
+        None => terminal.print_data(&text)?,
+    }
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// The settings, unless one has no effect on the format.
+    fn settings(&self) -> Result<Settings, CommandError> {
+        let is_file = self.kubelet_config.is_some() || self.kubelet_config_dir.is_some();
+        let format = Consumer::from(self.format).as_str();
+        if is_file && self.format != Format::CloudInit {
+            return Err(CommandError::usage(
+                format!("only cloud-init writes --kubelet-config or --kubelet-config-dir, and not {format}"),
+                "omit this option",
+            ));
+        }
+        if self.name.is_some() && !matches!(self.format, Format::Karpenter | Format::ClusterApi) {
+            let message = format!("--name requires --format karpenter or cluster-api, because {format} has no object");
+            return Err(CommandError::usage(message, "omit --name"));
+        }
+        let file = match (&self.kubelet_config, &self.kubelet_config_dir) {
+            (_, Some(folder)) => NodeFile::DropIn(folder.clone()),
+            (Some(path), None) => NodeFile::Config(path.clone()),
+            (None, None) => NodeFile::default(),
+        };
+        Ok(Settings { file, name: self.name.as_ref().map(ToString::to_string) })
+    }
+}
+
+fn write(path: &Path, text: &str, terminal: &mut Terminal) -> Result<(), CommandError> {
+    replace(path, text.as_bytes(), Readers::AsUsual).map_err(|error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        CommandError::usage(message, "name a file in an existing, writable folder")
+    })?;
+    Ok(writeln!(terminal.info(), "wrote {}", path.display())?)
+}
+
+fn parse_file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "" => Err("the path must not be empty".to_owned()),
+        "-" => Err("without --out, the output is standard output".to_owned()),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// Parses the name of an object. Nodes have names of the same form: a DNS subdomain.
+fn parse_name(text: &str) -> Result<NodeName, String> {
+    NodeName::new(text).map_err(|error| error.to_string().replacen("node name", "name", 1))
+}

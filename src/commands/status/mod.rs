@@ -1,0 +1,202 @@
+//! `nodecfg status`: prints the state of all pools and nodes.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::io::Write;
+
+use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::cluster::{BoundClusterArgs, label_keys};
+use crate::arguments::output::{Listing, Output};
+use crate::arguments::reports::ReportArgs;
+use crate::arguments::repository::{Loaded, LocalRepositoryArgs, RepositoryArgs};
+use crate::arguments::scope::{no_match, with_keys_of};
+use crate::arguments::unknown_name::unknown_name;
+use crate::report;
+use crate::report::status::TextOptions;
+use crate::report::{Format, count, html, progress, status as shown};
+use crate::runs::comparison::side;
+use crate::runs::planning::Allowances;
+use crate::runs::run as runs;
+use crate::status::{FleetStatus, Selection};
+use kubelet_config::finding::Severity;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::json_document::Document;
+use nodecfg_contract::label_selector::LabelSelector;
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_fleet::formats::parse_selector;
+
+mod revisions;
+mod screen;
+mod view;
+mod watch;
+
+use view::View;
+
+/// Show the state of all pools and nodes, worst first.
+///
+/// Compares nodes with the repository REPO, or with the one in this folder. Without a repository, a node belongs to the
+/// pool of its ConfigMap and is compared with its assignment; ConfigMaps are read from all namespaces that nodes point
+/// at, or from --namespace only. Exits with 0 for any state; use `nodecfg verify` to check it.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("repository", |repository| repository.help(
+    "Compare with this repository: a folder in a git repository, or an address on a git server. Default: this folder, \
+     if it has a nodecfg.yaml or pools"
+)))]
+#[command(mut_arg("no_repo", |no_repo| no_repo.help(
+    "Compare each node with its assignment, also in the folder of a repository"
+)))]
+pub(super) struct Args {
+    #[command(flatten)]
+    repository: LocalRepositoryArgs,
+    /// Show only this pool. May be repeated.
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<PoolName>,
+    /// Show only this node. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    node: Vec<NodeName>,
+    /// Show only nodes that match this label selector, in the syntax of kubectl: `zone=a,!gpu`. With --pool or --node,
+    /// nodes must meet both.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
+    selector: Option<LabelSelector>,
+    /// Show every pool and node. Default: large clusters are summarized, with their worst nodes.
+    #[arg(short, long)]
+    all: bool,
+    /// Keep running and show changes until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+    #[command(flatten)]
+    pub(super) reports: ReportArgs,
+    #[command(flatten)]
+    bound: BoundClusterArgs,
+}
+
+pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
+    let format = listing.format();
+    if args.watch {
+        if !matches!(listing, Listing::Document(_)) {
+            return Err(CommandError::usage("--watch writes text or json", "use -o text or -o json"));
+        }
+        runs::require_stream_format(format)?;
+    }
+    args.create_reports()?;
+    let repository = args.repository.chosen()?;
+    let loaded = match &repository {
+        Some(repository) => args.load(repository, terminal).await?,
+        None => None,
+    };
+    if let Some(loaded) = &loaded {
+        loaded.record(terminal);
+    }
+    let reader = args.connect(loaded.as_ref()).await?;
+    // Printed before the first request, because the server may not answer.
+    if loaded.is_none() && format != Format::Json && format != Format::Yaml {
+        writeln!(terminal.info(), "{}\n", progress::place(args.bound.cluster.named_namespace(), reader.server()))?;
+    }
+    let (reader, namespace) = args.bind(reader, loaded.as_ref()).await?;
+    if let Some((loaded, namespace)) = loaded.as_ref().zip(namespace.as_ref()) {
+        runs::print_header(&runs::header(loaded, namespace, reader.server()), format, None, terminal)?;
+    }
+    let desired = loaded.as_ref().map(|loaded| loaded.desired.clone());
+    let view = View::open(reader, desired, namespace.clone()).await?;
+    let selection = Selection {
+        pools: args.pool.iter().cloned().collect(),
+        nodes: args.node.iter().cloned().collect(),
+        labels: args.selector.clone(),
+    };
+    let status = view.status(nodecfg_clock::now());
+    if let Some((kind, name, known)) = selection.unknown(&status) {
+        let help = format!("list every {kind} with `nodecfg status --all`");
+        let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };
+        return Err(unknown_name(kind, name, place, known, &help));
+    }
+    let status = view.selected(&selection, status);
+    if let Some(labels) = selection.labels.as_ref().filter(|_| status.nodes.is_empty()) {
+        return Err(no_match(if selection.has_names() { " of --pool or --node" } else { "" }, labels));
+    }
+    if args.watch {
+        let watched =
+            watch::Watched { args, selection: &selection, repository: repository.as_ref().zip(loaded), format };
+        return watched.run(view, status, terminal).await;
+    }
+    let review = match (&repository, &loaded, &namespace) {
+        (Some(repository), Some(loaded), Some(namespace)) if args.reports.contains(Output::Html) => {
+            let options = Allowances::default().options(namespace.clone(), repository.gate());
+            view.review(side(repository, loaded), &options).await
+        }
+        _ => None,
+    };
+    let page = |status: &FleetStatus| html::of_status(status, view.server(), review.clone());
+    let options = TextOptions { width: terminal.out_line, all: args.all };
+    let printed = match listing {
+        Listing::Document(format) => write(&mut terminal.out, &status, format, options),
+        Listing::Wide => shown::wide(&mut terminal.out, &status),
+        Listing::Names => shown::node_names(&mut terminal.out, &status),
+    };
+    let everything = TextOptions { width: usize::MAX, all: true };
+    let unwritten = args.reports.each(|output, out| match output {
+        Output::Html => html::write(out, &page(&status)),
+        // Other formats were rejected before.
+        output => output.format().map_or(Ok(()), |format| write(out, &status, format, everything)),
+    });
+    Ok(terminal.end(Exit::Done, printed, &unwritten))
+}
+
+impl Args {
+    /// Reads the repository. An invalid one that was not named leaves a warning, because the state of the cluster does
+    /// not depend on it.
+    async fn load(&self, chosen: &RepositoryArgs, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
+        match chosen.load(terminal).await {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(CommandError::Invalid { findings, .. }) if !self.repository.is_named() => {
+                let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+                let validate = chosen.validate_command(&BTreeSet::new());
+                writeln!(
+                    terminal.err,
+                    "warning: the repository in this folder is invalid ({}), so nodes are compared with their\n\
+                     assignments; `{validate}` lists the errors",
+                    count(errors, "error")
+                )?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A reader of the labels that the pools of a revision and the command line select by.
+    async fn connect(&self, loaded: Option<&Loaded>) -> Result<ClusterReader, CommandError> {
+        let keys = loaded.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
+        self.bound.cluster.reader(with_keys_of(self.selector.as_ref(), keys)).await
+    }
+
+    /// Finds out the binding, and the namespace of the ConfigMaps that a revision is compared with.
+    async fn bind(
+        &self,
+        reader: ClusterReader,
+        loaded: Option<&Loaded>,
+    ) -> Result<(ClusterReader, Option<NamespaceName>), CommandError> {
+        let reader = self.bound.binding.bind(reader).await?;
+        let namespace = match loaded {
+            Some(Loaded { desired, .. }) => Some(self.bound.cluster.namespace(desired, &reader)?),
+            None => self.bound.cluster.named_namespace().cloned(),
+        };
+        Ok((reader, namespace))
+    }
+
+    fn create_reports(&self) -> Result<(), CommandError> {
+        self.reports.create(|output| match output {
+            _ if self.watch => Err(CommandError::usage("--report cannot be combined with --watch", "omit --watch")),
+            Output::Html => Ok(()),
+            output => output.format().map(drop),
+        })
+    }
+}
+
+/// Prints the status once.
+fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: TextOptions) -> io::Result<()> {
+    match format {
+        Format::Text => shown::text(out, status, options),
+        Format::Markdown => shown::markdown(out, status, options.all),
+        Format::Json => report::json(out, &Document::new(shown::body(status))),
+        Format::Yaml => report::yaml(out, &Document::value(shown::body(status))?),
+    }
+}

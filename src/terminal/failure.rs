@@ -1,0 +1,363 @@
+//! Errors of all commands, and their conversion to an exit code, a message and a fix.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::doctor::{SyncFailure, Unavailable};
+use crate::report;
+use crate::report::error::{ErrorMessage, ErrorReport};
+use crate::report::{findings, stale};
+use crate::repository::RepositoryError;
+use crate::telemetry::facts::RunFailure;
+use crate::terminal::exit::Exit;
+use kubelet_config::finding::{Finding, Severity};
+use nodecfg_cluster::lock::OrderError;
+use nodecfg_cluster::{ClusterError, ConnectError, LockError};
+use nodecfg_contract::json_document::Document;
+use nodecfg_contract::names::NodeName;
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_plan::saved::{Difference, SavedPlanError};
+use nodecfg_plan::{Problem, Violation};
+use nodecfg_sandbox::SandboxError;
+
+/// Result of a command.
+pub(crate) type CommandResult = Result<Exit, CommandError>;
+
+/// Reason why a command failed.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// Arguments conflict, or one is invalid here.
+    Usage { message: String, help: String },
+    /// The repository cannot be read.
+    Repository(Box<RepositoryError>),
+    /// The repository can be read and is invalid.
+    Invalid { findings: Vec<Finding>, snapshot: Box<Snapshot> },
+    /// No cluster is configured or its configuration is invalid.
+    Connect(ConnectError),
+    /// The cluster refused a request or failed.
+    Cluster(ClusterError),
+    /// None of the nodes answered.
+    Nodes(Vec<ClusterError>),
+    /// The node does not exist.
+    UnknownNode { node: NodeName, help: String },
+    /// Another sync holds the lock, or the lock could not be taken.
+    Lock(LockError),
+    /// The orders in the Lease are malformed.
+    Orders(OrderError),
+    /// A signal arrived before the first change.
+    Interrupted,
+    /// No plan is possible.
+    Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
+    /// A saved plan cannot be read, written or used.
+    PlanFile { path: PathBuf, error: PlanFileError },
+    /// The cluster or repository changed after the plan was saved.
+    Stale { path: PathBuf, differences: Vec<Difference> },
+    /// The plan violates an invariant, which is a bug.
+    Violations(Vec<Violation>),
+    /// The embedded cluster failed.
+    Sandbox(SandboxError),
+    /// Output could not be written.
+    Output(io::Error),
+    /// A file of `--report` could not be written.
+    Report { path: PathBuf, error: io::Error },
+    /// The asynchronous runtime could not start.
+    Runtime(io::Error),
+}
+
+/// Reason why a saved plan cannot be written or used.
+#[derive(Debug)]
+pub(crate) enum PlanFileError {
+    /// The file cannot be read.
+    Read(io::Error),
+    /// The file cannot be written.
+    Write(io::Error),
+    /// The content is not a valid plan.
+    Unreadable(SavedPlanError),
+}
+
+impl PlanFileError {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Read(_) | Self::Write(_) => Exit::Failed,
+            Self::Unreadable(_) => Exit::StalePlan,
+        }
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "plan-file-unreadable",
+            Self::Write(_) => "plan-file-unwritable",
+            Self::Unreadable(why) => why.code(),
+        }
+    }
+
+    pub(crate) fn message(&self, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
+            Self::Write(error) => format!("cannot save the plan as {path}: {error}"),
+            Self::Unreadable(why) => format!("the saved plan {path} {why}"),
+        }
+    }
+
+    pub(crate) fn help(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
+            Self::Write(_) => "name a file in an existing, writable folder",
+            Self::Unreadable(why) => why.help(),
+        }
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<SyncFailure> for Exit {
+    /// Uses the exit code of a sync that ends for the same reason.
+    fn from(failure: SyncFailure) -> Self {
+        match failure {
+            SyncFailure::BadRepository | SyncFailure::NoPlan => Self::InvalidRepository,
+            SyncFailure::Cluster | SyncFailure::InTheWay => Self::Cluster,
+            SyncFailure::Locked => Self::Locked,
+            SyncFailure::LeftOut => Self::NotConverged,
+        }
+    }
+}
+
+impl Unavailable {
+    /// Summary of a failure for `doctor`: the first message, and the number of further ones.
+    pub(crate) fn of(failure: &CommandError) -> Self {
+        let mut messages = failure.messages().into_iter();
+        let Message { code, text, help } =
+            messages.next().unwrap_or(Message { code: String::new(), text: String::new(), help: String::new() });
+        let more = messages.count();
+        let message = if more > 0 { format!("{text}, and {} more", report::count(more, "error")) } else { text };
+        let help = match failure {
+            CommandError::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
+            _ => help,
+        };
+        Self { code, message, help }
+    }
+}
+
+impl From<serde_json::Error> for CommandError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Output(error.into())
+    }
+}
+
+impl From<ClusterError> for CommandError {
+    fn from(error: ClusterError) -> Self {
+        Self::Cluster(error)
+    }
+}
+
+impl From<ConnectError> for CommandError {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<LockError> for CommandError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Cluster(error) => Self::Cluster(error),
+            held => Self::Lock(held),
+        }
+    }
+}
+
+impl From<OrderError> for CommandError {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Cluster(error) => Self::Cluster(error),
+            garbled => Self::Orders(garbled),
+        }
+    }
+}
+
+impl From<SandboxError> for CommandError {
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox(error)
+    }
+}
+
+/// One error message with its fix.
+struct Message {
+    code: String,
+    text: String,
+    help: String,
+}
+
+fn of_finding(finding: &Finding) -> Message {
+    Message {
+        code: finding.code.to_owned(),
+        text: match &finding.place {
+            Some(place) => format!("{place}: {}", finding.message),
+            None => finding.message.clone(),
+        },
+        help: finding.help.clone().unwrap_or_default(),
+    }
+}
+
+/// The messages of a problem and of its findings.
+fn of_problem(problem: &Problem) -> Vec<Message> {
+    let mut messages =
+        vec![Message { code: problem.code().to_owned(), text: problem.to_string(), help: problem.help() }];
+    if let Problem::Refused { findings, .. } = problem {
+        messages.extend(findings.iter().map(of_finding));
+    }
+    messages
+}
+
+impl CommandError {
+    /// An error about conflicting or invalid arguments.
+    pub(crate) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), help: help.into() }
+    }
+
+    /// Kind of the failure, for metrics.
+    pub(crate) fn kind(&self) -> RunFailure {
+        match self {
+            Self::Usage { .. } => RunFailure::Usage,
+            Self::Repository(_) => RunFailure::Repository,
+            Self::Invalid { .. } => RunFailure::Invalid,
+            Self::Connect(_) => RunFailure::NoCluster,
+            Self::Cluster(ClusterError::LockLost { .. }) | Self::Lock(_) => RunFailure::Locked,
+            Self::Cluster(_) | Self::Nodes(_) | Self::UnknownNode { .. } | Self::Orders(_) => RunFailure::Cluster,
+            Self::Interrupted => RunFailure::Interrupted,
+            Self::Problems { .. } => RunFailure::NoPlan,
+            Self::Stale { .. } => RunFailure::StalePlan,
+            Self::PlanFile { .. } => RunFailure::PlanFile,
+            Self::Report { .. } => RunFailure::Usage,
+            Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => RunFailure::Internal,
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage { .. }
+            | Self::Violations(_)
+            | Self::Sandbox(_)
+            | Self::Output(_)
+            | Self::Report { .. }
+            | Self::Runtime(_) => Exit::Failed,
+            Self::Repository(error) if matches!(**error, RepositoryError::NothingSigned { .. }) => Exit::Failed,
+            Self::Repository(_) | Self::Invalid { .. } => Exit::InvalidRepository,
+            Self::Problems { problems, .. } => {
+                if problems.iter().any(Problem::is_of_repository) {
+                    Exit::InvalidRepository
+                } else {
+                    Exit::Cluster
+                }
+            }
+            Self::Cluster(ClusterError::LockLost { .. }) => Exit::Locked,
+            Self::Connect(_) | Self::Cluster(_) | Self::Nodes(_) | Self::Orders(_) => Exit::Cluster,
+            Self::UnknownNode { .. } => Exit::Failed,
+            Self::Lock(_) => Exit::Locked,
+            Self::Interrupted => Exit::NotConverged,
+            Self::PlanFile { error, .. } => error.exit(),
+            Self::Stale { .. } => Exit::StalePlan,
+        }
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        let one = |code: &str, text: String, help: String| vec![Message { code: code.to_owned(), text, help }];
+        match self {
+            Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
+            Self::Repository(error) => one("repository", error.to_string(), error.help()),
+            Self::Invalid { findings, .. } => {
+                findings.iter().filter(|finding| finding.severity == Severity::Error).map(of_finding).collect()
+            }
+            Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
+            Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
+            Self::Nodes(errors) => errors
+                .iter()
+                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
+                .collect(),
+            Self::UnknownNode { node, help } => {
+                one("unknown-node", format!("node {node} does not exist in the cluster"), help.clone())
+            }
+            Self::Lock(error) => one("locked", error.to_string(), error.help()),
+            Self::Orders(error) => one("orders", error.to_string(), error.help()),
+            Self::Interrupted => one(
+                "interrupted",
+                "interrupted before anything was changed".to_owned(),
+                "run the command again".to_owned(),
+            ),
+            Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
+            Self::PlanFile { path, error } => one(error.code(), error.message(path), error.help().to_owned()),
+            Self::Stale { path, differences } => {
+                one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
+            }
+            Self::Violations(violations) => violations
+                .iter()
+                .map(|violation| Message {
+                    code: "plan-violation".to_owned(),
+                    text: format!("the plan breaks an invariant, so nothing was written: {violation}"),
+                    help: "report this text as a bug of nodecfg".to_owned(),
+                })
+                .collect(),
+            Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
+            Self::Output(error) => one(
+                "output",
+                format!("cannot write the output: {error}"),
+                "check the free space of the disk".to_owned(),
+            ),
+            Self::Report { path, error } => {
+                let help = match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on the disk of this file",
+                    _ => "name a file in an existing, writable folder",
+                };
+                one("output", format!("cannot write the report {}: {error}", path.display()), help.to_owned())
+            }
+            Self::Runtime(error) => one(
+                "runtime",
+                format!("cannot start the asynchronous runtime: {error}"),
+                "check the limits on threads and open files (`ulimit -a`)".to_owned(),
+            ),
+        }
+    }
+
+    /// The findings of the failure, and the snapshot with their texts.
+    pub(crate) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
+        match self {
+            Self::Invalid { findings, snapshot } => Some((findings.iter().collect(), snapshot)),
+            Self::Problems { problems, snapshot } => {
+                let refused = problems.iter().filter_map(|problem| match problem {
+                    Problem::Refused { findings, .. } => Some(findings),
+                    _ => None,
+                });
+                Some((refused.flatten().collect(), snapshot))
+            }
+            _ => None,
+        }
+    }
+
+    /// All messages with their fixes.
+    pub(crate) fn error_messages(&self) -> Vec<ErrorMessage> {
+        let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
+        self.messages().into_iter().map(error).collect()
+    }
+
+    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, plus `validation` for an invalid
+    /// repository.
+    pub(crate) fn document(&self) -> serde_json::Result<Value> {
+        let errors = self.error_messages();
+        let validation = match self {
+            Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
+            _ => None,
+        };
+        let differences = match self {
+            Self::Stale { differences, .. } => differences.clone(),
+            _ => Vec::new(),
+        };
+        let exit_code = self.exit() as u8;
+        Document::value(ErrorReport { exit_code, errors, validation, differences })
+    }
+}
