@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::environment;
 use crate::arguments::cluster::parse_duration;
 use crate::gates::{Evaluator, Prometheus, PrometheusAddress, Token};
+use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
 use nodecfg_cluster::reading::objects::ObjectReader;
 

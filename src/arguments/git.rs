@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::environment;
 use crate::arguments::cluster::parse_timeout;
 use crate::repository::remote::{Environment, Extent, Progress, Request, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RemoteError, RepositoryError, open, resolve};
+use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
 use crate::terminal::github_actions;
 use crate::terminal::status_area::{StatusArea, StatusLine};

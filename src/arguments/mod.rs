@@ -3,7 +3,6 @@
 pub(crate) mod cluster;
 pub(crate) mod disruption;
 pub(crate) mod dry_run;
-pub(crate) mod environment;
 pub(crate) mod fleet;
 pub(crate) mod gates;
 pub(crate) mod git;

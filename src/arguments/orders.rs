@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::environment;
 use super::unknown_name::unknown_name;
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::fleet::FleetArgs;
 use crate::report::orders::Holder;
+use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
 use nodecfg_cluster::lock::LeaseView;
 use nodecfg_cluster::reading::observe;

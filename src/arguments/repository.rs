@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use tracing::Instrument as _;
 
-use super::environment;
 use crate::arguments::git::{GitArgs, SnapshotSource};
 use crate::arguments::signers::SignersArgs;
 use crate::repository::OpenOptions;
 use crate::telemetry::spans;
+use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
 use crate::terminal::github_actions;
 use crate::terminal::status_area::StatusArea;

@@ -11,9 +11,9 @@ use tracing_subscriber::{EnvFilter, Registry};
 
 use super::github_actions::without_commands;
 use super::status_area::StatusArea;
-use crate::arguments::environment;
 use crate::telemetry::otlp::Export;
 use crate::telemetry::spans;
+use crate::terminal::environment;
 use nodecfg_agent::cli::log_field;
 
 /// Starts logging at level warn; `-v` selects info and `-vv` debug, which logs every request.

@@ -1,6 +1,7 @@
-//! The process as a user sees it: its streams, the status area, prompts, logs, failures and the exit code.
+//! The process as a user sees it: its environment and streams, the status area, prompts, logs, failures and the exit code.
 
 pub(crate) mod confirm;
+pub(crate) mod environment;
 pub mod exit;
 pub(crate) mod failure;
 pub(crate) mod github_actions;

@@ -6,9 +6,9 @@ use anstream::{AutoStream, ColorChoice};
 
 use super::github_actions::{self, WithoutCommands};
 use super::status_area::{StatusArea, has_hung_up};
-use crate::arguments::environment;
 use crate::report::findings::WIDTH;
 use crate::telemetry::facts::RunRecord;
+use crate::terminal::environment;
 
 /// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
-use crate::arguments::environment;
 use crate::arguments::repository::parse_kubernetes_version;
 use crate::report::effective::EffectiveConfiguration;
 use crate::report::{self, Format};
+use crate::terminal::environment;
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, Refused, effective, flag_paths};
 use kubelet_config::verdict::Stage;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};

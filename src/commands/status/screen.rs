@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::arguments::environment;
 use crate::layout::cut;
+use crate::terminal::environment;
 use crate::terminal::streams::out_size;
 
 /// Control sequences that enter and leave the alternate screen and hide the cursor.
