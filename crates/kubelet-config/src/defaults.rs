@@ -184,11 +184,7 @@ pub fn is_struct(field: &Field) -> bool {
 /// Reports whether the default of a list or map has entries, so that an empty value overrides it.
 #[must_use]
 pub fn has_nonempty_default(field: &Field, minor: Minor) -> bool {
-    let non_empty = |value: &Json| match value {
-        Json::Array(list) => !list.is_empty(),
-        Json::Object(map) => !map.is_empty(),
-        _ => false,
-    };
+    let non_empty = |value: &Json| (value.is_array() || value.is_object()) && !is_empty(value);
     !is_struct(field) && field.is_known_to(minor) && field.default.at(minor).is_some_and(non_empty)
 }
 

@@ -98,8 +98,7 @@ fn default<'a>(written: Option<&String>, in_effect: Option<&'a String>) -> Optio
 
 /// Reports whether two values in canonical form are equal, or equal durations.
 fn same(a: &str, b: &str) -> bool {
-    let nanoseconds = |text: &str| duration::nanoseconds(text.trim_matches('"'));
-    a == b || nanoseconds(a).is_ok_and(|a| nanoseconds(b) == Ok(a))
+    a == b || duration::is_same(a.trim_matches('"'), b.trim_matches('"'))
 }
 
 /// The values of a document by path, in canonical form.

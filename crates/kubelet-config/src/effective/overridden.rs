@@ -143,10 +143,9 @@ pub fn is_same_value(a: &Json, b: &Json) -> bool {
     }
     let (Some(text), Some(other)) = (a.as_str(), b.as_str()) else { return a == b };
     let amount = |text: &str| Quantity::parse(text).ok();
-    let time = |text: &str| duration::nanoseconds(text).ok();
     text == other
         || amount(text).is_some_and(|amount_of| amount(other) == Some(amount_of))
-        || time(text).is_some_and(|time_of| time(other) == Some(time_of))
+        || duration::is_same(text, other)
 }
 
 /// The value that a configuration has at a path of [`Effective::values`]. `None` for null.

@@ -224,7 +224,7 @@ pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
     let (was, becomes) = (in_force(old, new), in_force(new, old));
     if let (Some(was), Some(becomes)) = (&was, &becomes)
         && (old.is_none() || new.is_none())
-        && same(was, becomes)
+        && (was == becomes || duration::is_same(was, becomes))
     {
         return Risk::no_effect();
     }
@@ -304,10 +304,6 @@ pub(crate) fn plain(value: &str) -> String {
     } else {
         value.to_owned()
     }
-}
-
-fn same(a: &str, b: &str) -> bool {
-    a == b || duration::nanoseconds(a).is_ok_and(|a| duration::nanoseconds(b) == Ok(a))
 }
 
 fn read() -> BTreeMap<String, Vec<Row>> {

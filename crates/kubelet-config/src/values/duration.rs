@@ -54,6 +54,11 @@ pub fn nanoseconds(text: &str) -> Result<i64, &'static str> {
     i64::try_from(sign * total).map_err(|_| RANGE)
 }
 
+/// Reports whether two texts are notations of one duration.
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
+    nanoseconds(a).is_ok_and(|a| nanoseconds(b) == Ok(a))
+}
+
 /// Parses a duration in Go's syntax that is not negative.
 ///
 /// # Errors

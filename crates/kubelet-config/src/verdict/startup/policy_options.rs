@@ -1,18 +1,19 @@
 //! The options of the CPU and topology managers: one gate for all options, and for each option a name, the gate of its
-//! stage, and a boolean or a number. The options of each version are in `crates/kubelet-config/data/policy-options.csv`.
+//! stage, and a boolean or a number. The table of fields lists the options of each version, and
+//! `crates/kubelet-config/data/policy-options.csv` has their types and gates.
 //!
 //! Sources: `pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`, KEP-2625,
 //! KEP-3545 and the KEPs of the single options.
 
 use std::sync::LazyLock;
 
-use crate::Minor;
 use crate::document::Entry;
 use crate::table::{self, Spans};
 use crate::values::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::Refusals;
 use crate::verdict::startup::did_you_mean;
+use crate::{Minor, fields};
 
 static TEXT: &str = include_str!("../../../data/policy-options.csv");
 static TABLE: LazyLock<Vec<PolicyOption>> =
@@ -35,28 +36,23 @@ struct PolicyOption {
     field: String,
     /// The name.
     name: String,
-    /// The first minor that has the option.
-    since: Minor,
-    /// The last minor that has the option. [`NEWEST`](crate::NEWEST) means that it still exists.
-    until: Minor,
     /// The type of the value.
     value_type: OptionType,
     /// The gate that the option requires at its stage. A stable option requires none.
     gate: Spans<String>,
 }
 
-/// Returns the options of a field in this version.
+/// Returns the options of a field in this version: the keys that the table of fields lists.
 fn known(field: &str, minor: Minor) -> impl Iterator<Item = &'static PolicyOption> {
-    TABLE.iter().filter(move |option| option.field == field && (option.since..=option.until).contains(&minor))
+    let keys = fields::lookup(field).and_then(|field| field.keys.at(minor)).map(Vec::as_slice).unwrap_or_default();
+    TABLE.iter().filter(move |option| option.field == field && keys.contains(&option.name))
 }
 
 fn option(cells: &[String]) -> Option<PolicyOption> {
-    let [field, name, since, until, value_type, gate] = cells else { return None };
+    let [field, name, value_type, gate] = cells else { return None };
     Some(PolicyOption {
         field: field.clone(),
         name: name.clone(),
-        since: table::minor(since)?,
-        until: table::minor(until)?,
         value_type: table::word(value_type)?,
         gate: Spans::read(gate, |name| Some(name.to_owned()))?,
     })
@@ -118,18 +114,22 @@ pub(super) fn switched_on<'d>(config: &Config<'d>, path: &str, name: &str) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields;
 
     #[test]
     fn table_of_policy_options_is_well_formed() {
-        assert_eq!(TEXT.lines().next(), Some("field,option,since,until,value_type,gate"));
+        assert_eq!(TEXT.lines().next(), Some("field,option,value_type,gate"));
         assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "every line reads");
         assert!(TABLE.is_sorted_by_key(|option| (&option.field, &option.name)));
         for option in TABLE.iter() {
-            assert!(option.since <= option.until, "{}", option.name);
+            assert!(
+                Minor::all().any(|minor| known(&option.field, minor).any(|known| known == option)),
+                "{}",
+                option.name
+            );
             for (from, to, gate) in option.gate.iter() {
+                let has_option = |minor| known(&option.field, minor).any(|known| known.name == option.name);
                 assert!(gate.ends_with("AlphaOptions") || gate.ends_with("BetaOptions"), "{gate}");
-                assert!(from == Minor(0) || (option.since <= from && to <= option.until), "{}", option.name);
+                assert!(from == Minor(0) || (has_option(from) && has_option(to)), "{}", option.name);
             }
         }
     }
