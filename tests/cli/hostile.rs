@@ -100,6 +100,29 @@ fn data_of_a_pull_request_is_no_workflow_command() {
 }
 
 #[test]
+fn values_of_an_invalid_base_control_nothing() {
+    let folder = gpu();
+    let kubelet = |address: &str| {
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS: [\"{address}\"]\n\
+             nodeStatusUpdateFrequency: 20s\n"
+        )
+    };
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("\\u202e\\u009b2J"));
+    folder.commit();
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("10.96.0.10").replace("nodeStatusUpdateFrequency: 20s\n", ""));
+    folder.commit();
+    for line in ["diff --against HEAD~1", "diff --against HEAD~1 -v", "diff --against HEAD~1 -o markdown"] {
+        let shown = run(folder.path(), line);
+        assert_eq!(shown.exit, 1, "{}", shown.shown());
+        assert!(shown.out.contains("clusterDNS"), "{}", shown.shown());
+        controls_nothing(&shown);
+        let blank = shown.out.lines().find(|line| !line.is_empty() && line.trim().is_empty());
+        assert_eq!(blank, None, "a line of only spaces: {}", shown.shown());
+    }
+}
+
+#[test]
 fn arguments_of_a_pipeline_control_nothing() {
     let folder = gpu();
     for words in

@@ -35,12 +35,12 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
     html! {
         @if review.is_changed() {
             section #changes {
-                h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
+                h2 { @if is_carried_out(page) { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
                 @for change in review.cluster.iter().flat_map(changes_beside_assignments) { p { "A sync " (Prose(&change)) "." } }
                 @for group in changed.iter().take(MAX_ITEMS) {
-                    details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, group)) }
+                    details open[changed.len() <= MAX_EXPANDED] { (pool_details(page, review, group)) }
                     "\n"
                 }
                 (more(changed.len(), "changed pools"))
@@ -52,7 +52,12 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
     }
 }
 
-fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
+/// Reports whether the run of the page carries the plan out.
+fn is_carried_out(page: &Page) -> bool {
+    matches!(page.command, "sync" | "rollback" | "reset")
+}
+
+fn pool_details(page: &Page, review: &Review, group: &Group<'_>) -> Markup {
     let (pool, title) = (&*group.merged, title(group.names()));
     let meaning = sentences::explanation(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
     html! {
@@ -76,7 +81,8 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
             p.quiet {
                 "ConfigMap " code { (Text(name)) }
                 @match pool.config_map.create {
-                    Some(true) => ", created by this run",
+                    Some(true) if is_carried_out(page) => ", created by this run",
+                    Some(true) => ", to be created",
                     Some(false) => ", which exists",
                     None => "",
                 }

@@ -249,6 +249,6 @@ pub(super) fn verdict_suffix(review: &Review) -> String {
         let nodes = count(cluster.outlook.waiting, "node");
         format!("{nodes} waiting for unavailable nodes")
     });
-    let parts: Vec<String> = stopped(review, cluster).into_iter().chain(waiting).collect();
+    let parts: Vec<String> = stopped(review, cluster).into_iter().chain(held(review, cluster)).chain(waiting).collect();
     if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) }
 }

@@ -18,6 +18,7 @@ use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Placement;
+use nodecfg_contract::printable::{escaped, one_line};
 use nodecfg_plan::{ChangedField, Plan, PoolPlan, Why};
 
 /// Maximum number of listed fields of a configuration without a known predecessor.
@@ -116,7 +117,7 @@ fn write_base(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     )?;
     for finding in &review.base_findings {
         let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
-        page.prose(2, &format!("{place}{}", finding.message), dim)?;
+        page.prose(2, &one_line(&format!("{place}{}", finding.message)), dim)?;
     }
     writeln!(page.out)
 }
@@ -290,7 +291,8 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
                 page.change(4, &text, style)?;
                 // A place that is wider than the page has its own line.
                 let margin = (6 + width).min(page.width.saturating_sub(layout::width(&columns))).max(6);
-                for line in wrap(&columns, within(page.width.saturating_sub(margin))) {
+                let below = wrap(&columns, within(page.width.saturating_sub(margin))).into_iter();
+                for line in below.filter(|line| !line.is_empty()) {
                     writeln!(page.out, "{}{line}", " ".repeat(margin))?;
                 }
             }
@@ -304,8 +306,13 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
     Ok(())
 }
 
-/// The change of a field. One without an effect has the mark `=`, and one value if a side is the default.
+/// The change of a field. One without an effect has the mark `=`, and one value if a side is the default. Values come from
+/// files and kubelets: none may control the terminal.
 fn field_text(field: &ChangedField) -> String {
+    escaped(&raw_field_text(field))
+}
+
+fn raw_field_text(field: &ChangedField) -> String {
     let path = &field.change.path;
     let (old, new) = sentences::values(field);
     let default = field.old_default.as_ref().and(old.as_ref()).or(field.new_default.as_ref().and(new.as_ref()));
@@ -326,7 +333,7 @@ fn style_of(old: Option<&String>, new: Option<&String>) -> fn(&str) -> String {
 }
 
 fn setting_text(setting: &Setting) -> String {
-    change_text(setting.path, setting.old.as_deref(), setting.new.as_deref())
+    escaped(&change_text(setting.path, setting.old.as_deref(), setting.new.as_deref()))
 }
 
 fn change_text(path: &str, old: Option<&str>, new: Option<&str>) -> String {

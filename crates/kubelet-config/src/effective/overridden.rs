@@ -8,7 +8,7 @@ use super::{Effective, EffectiveValue, Origin};
 use crate::Minor;
 use crate::defaults::{is_struct, is_zero};
 use crate::document::{Document, Node};
-use crate::fields::{Field, child, join, secrets};
+use crate::fields::{Field, FieldType, child, join, secrets};
 use crate::values::duration;
 use crate::values::quantity::Quantity;
 
@@ -130,7 +130,9 @@ fn add_named<'n>(found: &mut BTreeMap<String, &'n Node>, node: &'n Node, parent:
 /// a field is a value, because unset means the same.
 fn stands_for_unset(value: &Node, field: &Field, minor: Minor) -> bool {
     let json = value.to_json();
-    let is_zero_time = || json.as_str().is_some_and(|text| duration::nanoseconds(text) == Ok(0));
+    // `reservedSystemCPUs: "0"` reads as a duration, too, and reserves CPU 0.
+    let is_time = field.types.at(minor).is_some_and(|types| types.contains(&FieldType::Duration));
+    let is_zero_time = || is_time && json.as_str().is_some_and(|text| duration::nanoseconds(text) == Ok(0));
     let is_of_map = field.path.ends_with("{}");
     !field.keeps_zero(minor) && !is_of_map && !json.is_boolean() && (is_zero(&json) || is_zero_time())
 }
@@ -254,6 +256,12 @@ mod tests {
         assert_eq!(found(is_false, &[], &[flag]), [format!("protectKernelDefaults false true {flag}")]);
         assert_eq!(found("evictionHard: {}", &[], &["--eviction-hard=memory.available<9%"]).len(), 1);
         assert!(found("evictionHard: {}\nkubeReserved: {}", &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn text_that_is_a_zero_only_as_a_duration_is_a_value() {
+        let flag = "--reserved-cpus=1";
+        assert_eq!(found("reservedSystemCPUs: \"0\"", &[], &[flag]), [format!("reservedSystemCPUs 0 1 {flag}")]);
     }
 
     /// The file may not be read, or a value of it may have no effect.
