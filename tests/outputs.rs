@@ -298,7 +298,7 @@ fn commands_without_cluster_match_schemas() {
     workspace.run("doctor --kubeconfig none").is(4, "doctor");
     workspace.run("doctor repository --kubeconfig none").is(3, "doctor");
     // Kubernetes objects identify themselves by apiVersion and kind.
-    assert_eq!(workspace.run("crd").document()["kind"], "CustomResourceDefinition");
+    assert_eq!(workspace.run("install --print crd").document()["kind"], "CustomResourceDefinition");
     assert_eq!(workspace.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
 }
 

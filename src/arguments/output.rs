@@ -129,7 +129,6 @@ fn formats(command: &str) -> (&'static [Output], &'static str) {
             &[Text, Wide, Name, Json, Yaml, Markdown],
             "Print the answers in this format: wide is a line per gate and pool, name is gate/NAME",
         ),
-        "crd" => (&[Text, Yaml, Json], "Print the definition as yaml (also with text) or json"),
         "install" => {
             (&[Text, Json, Yaml], "Print the result in this format; with --dry-run the objects as yaml or json")
         }

@@ -16,8 +16,10 @@ const PLUGIN: &str = "kubectl-nodecfg";
 
 /// Commands of other tools, with the nodecfg command of the same purpose.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("agent", "start nodecfg-agent, a program of its own with the same options"),
     ("apply", "use nodecfg sync"),
     ("check", "use nodecfg validate for files, or nodecfg verify for nodes"),
+    ("crd", "use `nodecfg install --print crd`"),
     ("deploy", "use nodecfg sync"),
     ("get", "use nodecfg status"),
     ("lint", "use nodecfg validate"),

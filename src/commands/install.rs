@@ -18,6 +18,7 @@ use nodecfg_contract::installation::{
 };
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_contract::nodeconfig;
 use nodecfg_contract::printable::one_line;
 use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join, LISTEN};
 
@@ -47,17 +48,15 @@ pub(super) struct Args {
     /// Take over fields that another client manages.
     #[arg(long, conflicts_with = "dry_run")]
     force_conflicts: bool,
-    /// Print the unit file nodecfg-agent.service for the nodes, without contacting a cluster. Requires --agent
-    /// systemd.
-    #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts"])]
-    unit: bool,
-    /// Print the unit file nodecfg-boot.service for the nodes, without contacting a cluster. It puts the configuration of
-    /// a pool in place before the kubelet starts for the first time.
-    #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts", "unit"])]
-    boot_unit: bool,
+    /// Print one part alone, without contacting a cluster: the CustomResourceDefinition of NodeConfig (crd), or the unit
+    /// file of the nodes for the agent (agent-unit), or for the first start of a kubelet with the configuration of its
+    /// pool (boot-unit).
+    #[arg(long, value_enum, value_name = "PART", hide_possible_values = true)]
+    #[arg(conflicts_with_all = ["dry_run", "force_conflicts"])]
+    print: Option<Part>,
     /// Allow this user to write the ConfigMaps, as the reconciler's ServiceAccount may. Repeat for several users. The
     /// name is that of `kubectl auth whoami`.
-    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with_all = ["unit", "boot_unit"])]
+    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with = "print")]
     config_map_writer: Vec<String>,
     #[command(flatten)]
     nodes: NodeArgs,
@@ -95,10 +94,10 @@ struct NodeArgs {
     /// boot`. Repeat for several pools. Requires ValidatingAdmissionPolicies, which protect the configuration.
     #[arg(long, value_name = "FLEET/POOL", value_parser = parse_pool)]
     boot: Vec<(FleetName, PoolName)>,
-    /// Use this kubeconfig of the kubelets, with --unit.
+    /// Use this kubeconfig of the kubelets, with --print agent-unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
-    /// Start nodecfg-agent from this path on the nodes, with --unit and --boot-unit.
+    /// Start nodecfg-agent from this path on the nodes, with --print.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg-agent")]
     program: String,
 }
@@ -110,8 +109,20 @@ Examples:
   nodecfg install --agent daemonset --image IMAGE              run the agents as pods
   nodecfg install --agent daemonset --image IMAGE --join-fleet prod    let new nodes join the fleet prod
   nodecfg install --agent systemd                              install the roles of agents that run as services
-  nodecfg install --agent systemd --unit > nodecfg-agent.service
-  nodecfg install --boot-unit > nodecfg-boot.service";
+  nodecfg install --print agent-unit > nodecfg-agent.service
+  nodecfg install --print boot-unit > nodecfg-boot.service
+  nodecfg install --print crd | kubectl apply --server-side -f -";
+
+/// A part of an installation that is printed alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The definition of NodeConfig.
+    Crd,
+    /// `nodecfg-agent.service`.
+    AgentUnit,
+    /// `nodecfg-boot.service`.
+    BootUnit,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
@@ -167,11 +178,16 @@ impl Args {
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    if args.unit {
-        return print_unit(args, terminal);
-    }
-    if args.boot_unit {
-        let unit = nodecfg_install::boot_unit(&args.nodes.program, &args.host()?);
+    if let Some(part) = args.print {
+        let NodeArgs { program, kubelet_kubeconfig, .. } = &args.nodes;
+        let unit = match part {
+            Part::Crd => {
+                print(&[nodeconfig::definition()], format, terminal)?;
+                return Ok(Exit::Done);
+            }
+            Part::AgentUnit => nodecfg_install::unit(program, kubelet_kubeconfig, &args.host()?),
+            Part::BootUnit => nodecfg_install::boot_unit(program, &args.host()?),
+        };
         terminal.out.write_all(unit.as_bytes())?;
         return Ok(Exit::Done);
     }
@@ -183,7 +199,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let reader = args.cluster.reader(LabelKeys::Only(Default::default())).await?;
     let had_writers = apply(args, &reader, &objects, format, terminal).await?;
     if args.agent == Kind::Systemd && format == Format::Text {
-        writeln!(terminal.info(), "Unit file for the nodes: nodecfg install --agent systemd --unit")?;
+        writeln!(terminal.info(), "Unit file for the nodes: nodecfg install --print agent-unit")?;
     }
     if let Some(before) = had_writers {
         print_writers(args, &reader, &before, format, terminal).await?;
@@ -229,17 +245,11 @@ async fn print_writers(
     Ok(())
 }
 
-fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
-    if args.agent != Kind::Systemd {
-        return Err(CommandError::usage("--unit requires --agent systemd", "add --agent systemd"));
-    }
-    let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host()?);
-    terminal.out.write_all(unit.as_bytes())?;
-    Ok(Exit::Done)
-}
-
 /// Prints the objects for `kubectl apply -f -`: as YAML documents, or as a List.
 fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
+    if let ([object], Format::Json) = (objects, format) {
+        return Ok(report::json(&mut terminal.out, object)?);
+    }
     if format == Format::Json {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         return Ok(report::json(&mut terminal.out, &list)?);

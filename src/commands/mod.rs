@@ -13,12 +13,10 @@ use clap_complete::CompleteEnv;
 use nodecfg_agent::cli::usage;
 
 mod abort;
-mod agent;
 mod capture;
 pub(crate) mod command_line;
 mod complete;
 mod completions;
-mod crd;
 mod diff;
 mod doctor;
 mod effective;
@@ -106,15 +104,12 @@ enum Command {
     Reset(reset::Args),
     Release(release::Args),
     Prune(prune::Args),
-    #[command(hide = true)]
-    Agent(agent::Args),
     Install(install::Args),
     Render(render::Args),
     Sandbox(sandbox::Args),
     Effective(effective::Args),
     Explain(explain::Args),
     Schema(schema::Args),
-    Crd(crd::Args),
     Completions(completions::Args),
     Man(man::Args),
     Version(version::Args),
@@ -227,7 +222,6 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Effective(args) => block_on(run::until_signal(effective::run(&args, format?, terminal))),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
-        Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
         Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, verbose, terminal))),
         Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, verbose, terminal))),
@@ -247,7 +241,6 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Version(_) => version::run(format?, terminal),
-        Command::Agent(args) => Err(agent::moved(&args)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Render(args) => {
             format.and_then(|_| block_on(run::until_signal(render::run(&args, verbose, terminal))))

@@ -20,7 +20,6 @@ fn prints_help_of_commands() {
         "effective",
         "explain",
         "schema",
-        "crd",
         "completions",
     ] {
         let shown = run(folder.path(), &format!("{command} --help"));

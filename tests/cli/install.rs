@@ -32,7 +32,7 @@ fn dry_run_prints_objects_in_order() {
 fn prints_only_unit_file() {
     let folder = tempfile::tempdir().unwrap();
     let shown =
-        run(folder.path(), "install --agent systemd --unit --kubelet-config-dir /etc/kubernetes/kubelet.conf.d");
+        run(folder.path(), "install --print agent-unit --kubelet-config-dir /etc/kubernetes/kubelet.conf.d");
     assert_eq!((shown.exit, shown.err.as_str()), (0, ""));
     assert!(shown.out.contains("\nReadWritePaths=/etc/kubernetes/kubelet.conf.d /var/lib/kubelet\n"), "{}", shown.out);
     assert!(shown.out.contains("--activation=drop-in"), "{}", shown.out);
@@ -56,8 +56,8 @@ fn systemd_accepts_units() {
     for options in ["", "--kubelet-config-dir /etc/kubernetes/kubelet.conf.d --kubelet-root-dir /data/kubelet"] {
         let print = |kind: &str| run(folder.path(), &format!("install {kind} {program} {options}")).out;
         let units = [
-            write("nodecfg-boot.service", &print("--boot-unit")),
-            write("nodecfg-agent.service", &print("--agent systemd --unit")),
+            write("nodecfg-boot.service", &print("--print boot-unit")),
+            write("nodecfg-agent.service", &print("--print agent-unit")),
             write("kubelet.service", "[Unit]\nWants=nodecfg-boot.service\n[Service]\nExecStart=/bin/true\n"),
         ];
         let checked = std::process::Command::new("systemd-analyze").arg("verify").args(&units).output().unwrap();
@@ -74,10 +74,10 @@ fn rejects_invalid_arguments() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         "install --agent daemonset --dry-run",
-        "install --unit",
+        "install --print nothing",
         "install --dry-run --force-conflicts",
-        "install --agent systemd --unit --dry-run",
-        "install --boot-unit --unit",
+        "install --print agent-unit --dry-run",
+        "install --print boot-unit --config-map-writer ci",
         "install --dry-run -o markdown",
         "install --dry-run --kubelet-config var/lib/kubelet/config.yaml",
         "install --dry-run --kubelet-config-dir /etc/../kubelet",
