@@ -1,6 +1,7 @@
 //! The command line as users of kubectl, terraform and cargo write it: options before or after the command, names of
 //! commands in other tools, and the name of a kubectl plugin.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -34,8 +35,56 @@ const ELSEWHERE: &[(&str, &str)] = &[
 pub(crate) fn declared() -> clap::Command {
     Cli::command().mut_subcommands(|command| {
         let output = output::argument(command.get_name());
-        command.arg(output)
+        with_summary(command.arg(output))
     })
+}
+
+/// Headings of options that few runs need. A summary names the heading alone.
+const RARE: [&str; 5] = ["Agents", "Gates", "Monitoring", "Remote repositories", "Sandbox"];
+
+/// The command with two help texts, as cargo has them: `-h` and `--help` print a summary that fits a screen, with the
+/// first sentence about each option, and `help COMMAND` and the manual page describe all.
+fn with_summary(command: clap::Command) -> clap::Command {
+    let name = command.get_name().to_owned();
+    let is_rare = |argument: &clap::Arg| {
+        argument.get_help_heading().is_some_and(|heading| RARE.contains(&heading)) && !argument.is_hide_set()
+    };
+    let rare: BTreeSet<String> = command
+        .get_arguments()
+        .filter(|argument| is_rare(argument))
+        .filter_map(clap::Arg::get_help_heading)
+        .map(str::to_lowercase)
+        .collect();
+    let examples = command.get_after_help().map(ToString::to_string);
+    let more = match rare.is_empty() {
+        true => format!("`nodecfg help {name}` describes all options."),
+        false => {
+            let rare: Vec<&str> = rare.iter().map(String::as_str).collect();
+            format!("`nodecfg help {name}` describes all options, also those for {}.", rare.join(", "))
+        }
+    };
+    let summary = examples.iter().cloned().chain([more]).collect::<Vec<_>>().join("\n\n");
+    let command = command.mut_args(|argument| {
+        let is_hidden = is_rare(&argument);
+        let full = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string);
+        let argument = argument.hide_short_help(is_hidden);
+        match full {
+            Some(full) => argument.help(first_sentence(&full).to_owned()).long_help(full),
+            None => argument,
+        }
+    });
+    let help = clap::Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort);
+    command
+        .disable_help_flag(true)
+        .arg(help.help("Print this summary"))
+        .after_help(summary)
+        .after_long_help(examples.unwrap_or_default())
+}
+
+/// The text up to the first period or semicolon.
+fn first_sentence(text: &str) -> &str {
+    let ends = [". ", "; "].into_iter().filter_map(|end| text.find(end)).min();
+    ends.map_or_else(|| text.trim_end_matches('.'), |end| &text[..end])
 }
 
 /// Parses the arguments of the program, the first of them its name.
@@ -153,6 +202,22 @@ mod tests {
     #[test]
     fn declares_consistent_arguments() {
         declared().debug_assert();
+    }
+
+    #[test]
+    fn summary_fits_a_screen() {
+        let mut program = declared().term_width(100);
+        program.build();
+        for command in program.get_subcommands_mut() {
+            let help = command.render_help().to_string();
+            assert!(help.lines().count() < 60, "{} has {} lines", command.get_name(), help.lines().count());
+        }
+    }
+
+    #[test]
+    fn first_sentence_ends_at_a_period_or_semicolon() {
+        assert_eq!(first_sentence("Wait this long; 0 sets no limit. Default: 1m"), "Wait this long");
+        assert_eq!(first_sentence("Use 1.5 times as many"), "Use 1.5 times as many");
     }
 
     #[test]

@@ -245,13 +245,13 @@ pub(super) struct SandboxArgs {
     /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", requires = "sandbox", hide_possible_values = true)]
     sandbox_version: Option<Version>,
-    /// Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg sandbox --help` lists the kinds.
+    /// Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg help sandbox` lists the kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     fault: Vec<FaultSpec>,
     /// Run N pods on each node: of DaemonSets, and of ReplicaSets with PodDisruptionBudgets.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox", value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PODS)))]
     sandbox_pods: u8,
-    /// Add a pod to a node that a drain cannot move as usual, such as gpu-1=hangs. `nodecfg sandbox --help` lists the
+    /// Add a pod to a node that a drain cannot move as usual, such as gpu-1=hangs. `nodecfg help sandbox` lists the
     /// kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     pod_fault: Vec<PodFaultSpec>,

@@ -85,7 +85,7 @@ fn help_lists_formats_that_command_accepts() {
     assert!(commands.contains(&"sync"), "{commands:?}");
     let all = ["text", "json", "yaml", "markdown", "sarif", "junit", "html"];
     for command in commands.into_iter().filter(|command| *command != "help") {
-        let help = run(folder.path(), &format!("{command} --help")).out;
+        let help = run(folder.path(), &format!("help {command}")).out;
         let (_, option) = help.split_once("-o, --output <FORMAT>").expect("-o in the help");
         let (_, values) = option.split_once("[possible values: ").expect("formats in the help");
         let values: Vec<&str> =
@@ -102,7 +102,7 @@ fn help_lists_formats_that_command_accepts() {
 fn read_only_commands_have_no_writing_options() {
     let folder = tempfile::tempdir().unwrap();
     for command in ["validate", "verify", "status", "history", "doctor", "explain"] {
-        let help = run(folder.path(), &format!("{command} --help")).out;
+        let help = run(folder.path(), &format!("help {command}")).out;
         for option in ["--take-over", "--dry-run", "--yes", "--rollback-on-failure", "--lock-timeout", "--concurrency"]
         {
             let has = help.lines().any(|line| line.trim_start().starts_with(option));

@@ -32,7 +32,9 @@ fn prints_help_of_commands() {
 fn help_command_prints_help_of_command() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(run(folder.path(), "help").out, run(folder.path(), "--help").out);
-    assert_eq!(run(folder.path(), "help sync").out, run(folder.path(), "sync --help").out);
+    let (full, summary) = (run(folder.path(), "help sync").out, run(folder.path(), "sync --help").out);
+    assert!(full.contains("--git-timeout") && !summary.contains("--git-timeout"), "{summary}");
+    assert_eq!(summary, run(folder.path(), "sync -h").out);
     let unknown = run(folder.path(), "help nonsense");
     assert!(unknown.exit == 2 && unknown.err.contains("unrecognized subcommand 'nonsense'"), "{}", unknown.shown());
 }

@@ -31,8 +31,7 @@ fn dry_run_prints_objects_in_order() {
 #[test]
 fn prints_only_unit_file() {
     let folder = tempfile::tempdir().unwrap();
-    let shown =
-        run(folder.path(), "install --print agent-unit --kubelet-config-dir /etc/kubernetes/kubelet.conf.d");
+    let shown = run(folder.path(), "install --print agent-unit --kubelet-config-dir /etc/kubernetes/kubelet.conf.d");
     assert_eq!((shown.exit, shown.err.as_str()), (0, ""));
     assert!(shown.out.contains("\nReadWritePaths=/etc/kubernetes/kubelet.conf.d /var/lib/kubelet\n"), "{}", shown.out);
     assert!(shown.out.contains("--activation=drop-in"), "{}", shown.out);
