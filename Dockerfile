@@ -16,7 +16,7 @@ COPY . .
 # `nodecfg version` prints this commit: --build-arg NODECFG_COMMIT=$(git rev-parse HEAD)
 ARG NODECFG_COMMIT
 # Rust's musl targets link statically. The readelf lines fail the build if a binary is dynamic.
-RUN cargo build --profile dist --locked --bin nodecfg --bin nodecfg-agent \
+RUN cargo build --profile dist --locked --features opentelemetry --bin nodecfg --bin nodecfg-agent \
     && cp target/dist/nodecfg target/dist/nodecfg-agent / \
     && ! readelf --program-headers /nodecfg | grep -q INTERP \
     && ! readelf --program-headers /nodecfg-agent | grep -q INTERP

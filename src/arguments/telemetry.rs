@@ -35,9 +35,11 @@ impl Telemetry {
     /// Reads the settings. Without `--metrics-textfile` and the variables, nothing is recorded.
     pub(crate) fn of(command: &'static str, args: &MetricsArgs) -> Self {
         let mut settings = Settings::read(|name| std::env::var(name).ok());
-        let problems = std::mem::take(&mut settings.problems);
+        let mut problems = std::mem::take(&mut settings.problems);
         let textfile = args.metrics_textfile.clone();
-        Self { command, textfile, export: Export::new(settings), problems, started: nodecfg_clock::instant() }
+        let export = Export::new(&mut settings);
+        problems.append(&mut settings.problems);
+        Self { command, textfile, export, problems, started: nodecfg_clock::instant() }
     }
 
     /// The exporter of spans.

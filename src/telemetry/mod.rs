@@ -6,6 +6,10 @@
 
 pub mod facts;
 pub mod metrics;
+#[cfg(feature = "opentelemetry")]
+pub mod otlp;
+#[cfg(not(feature = "opentelemetry"))]
+#[path = "otlp_absent.rs"]
 pub mod otlp;
 pub mod settings;
 pub mod spans;

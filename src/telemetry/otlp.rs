@@ -62,10 +62,11 @@ pub struct Export {
 impl Export {
     /// Export with these settings. `None`: nothing is requested.
     #[must_use]
-    pub fn new(settings: Settings) -> Option<Self> {
+    pub fn new(settings: &mut Settings) -> Option<Self> {
         if settings.traces.is_none() && settings.metrics.is_none() {
             return None;
         }
+        let settings = std::mem::take(settings);
         // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes.
         let resource = Resource::builder_empty()
             .with_attributes([
