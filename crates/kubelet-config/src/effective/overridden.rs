@@ -261,7 +261,8 @@ mod tests {
     #[test]
     fn text_that_is_a_zero_only_as_a_duration_is_a_value() {
         let flag = "--reserved-cpus=1";
-        assert_eq!(found("reservedSystemCPUs: \"0\"", &[], &[flag]), [format!("reservedSystemCPUs 0 1 {flag}")]);
+        let shown = "reservedSystemCPUs \"0\" \"1\" --reserved-cpus";
+        assert_eq!(found("reservedSystemCPUs: \"0\"", &[], &[flag]), [shown]);
     }
 
     /// The file may not be read, or a value of it may have no effect.
