@@ -66,7 +66,7 @@ async fn saved_plan_contains_the_windows_of_its_pools(start: ClusterSetup) {
     cluster.run("diff", &repository, &["--out", plan]).await.exits(1);
     let saved: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(plan).unwrap()).unwrap();
     let schedule = "always; not 2000-01-01T00:00:00Z to 2100-01-01T00:00:00Z (freeze)";
-    assert_eq!(saved["pools"][0]["policy"]["schedule"], schedule, "{saved}");
+    assert_eq!(saved["plan"]["pools"]["a"]["policy"]["spec.rollout.windows"], schedule, "{saved}");
     cluster.sync(&repository, &["--plan", plan]).await.exits(0).prints("1 node: 1 held.");
     let edited = std::fs::read_to_string(plan).unwrap().replace(schedule, "always");
     std::fs::write(plan, edited).unwrap();

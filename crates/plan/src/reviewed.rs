@@ -168,7 +168,7 @@ fn assigned(pool: &PoolPlan) -> impl Iterator<Item = (NodeName, ReviewedNode)> {
     })
 }
 
-/// Hash of the reviewed part of a plan: `p2:<32 hexadecimal digits>`.
+/// Hash of the reviewed part of a plan: `p1:<32 hexadecimal digits>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct PlanId(String);
 
@@ -181,7 +181,7 @@ impl PlanId {
     /// Id of a plan with this reviewed part.
     #[must_use]
     pub fn of(reviewed: &ReviewedPlan) -> Self {
-        Self(format!("p2:{}", &digest(reviewed)[..32]))
+        Self(format!("p1:{}", &digest(reviewed)[..32]))
     }
 }
 
