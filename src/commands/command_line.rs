@@ -17,7 +17,7 @@ const PLUGIN: &str = "kubectl-nodecfg";
 
 /// Commands of other tools, with the nodecfg command of the same purpose.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("agent", "start nodecfg-agent, a program of its own with the same options"),
+    ("agent", "start nodecfg-agent, a program of its own; nodecfg install puts it on nodes"),
     ("apply", "use nodecfg sync"),
     ("check", "use nodecfg validate for files, or nodecfg verify for nodes"),
     ("crd", "use `nodecfg install --print crd`"),
@@ -39,6 +39,8 @@ pub(crate) fn declared() -> clap::Command {
     })
 }
 
+/// Options that a summary omits, because few runs need them.
+const OMITTED: [&str; 4] = ["color", "concurrency", "request_timeout", "version"];
 /// Headings of options that few runs need. A summary names the heading alone.
 const RARE: [&str; 5] = ["Agents", "Gates", "Monitoring", "Remote repositories", "Sandbox"];
 
@@ -63,9 +65,11 @@ fn with_summary(command: clap::Command) -> clap::Command {
             format!("`nodecfg help {name}` describes all options, also those for {}.", rare.join(", "))
         }
     };
-    let summary = examples.iter().cloned().chain([more]).collect::<Vec<_>>().join("\n\n");
+    // A list of faults, for example, is no part of a summary.
+    let shown = examples.as_deref().and_then(|text| Some(&text[text.find("Example")?..])).map(str::to_owned);
+    let summary = shown.into_iter().chain([more]).collect::<Vec<_>>().join("\n\n");
     let command = command.mut_args(|argument| {
-        let is_hidden = is_rare(&argument);
+        let is_hidden = is_rare(&argument) || OMITTED.contains(&argument.get_id().as_str());
         let full = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string);
         let argument = argument.hide_short_help(is_hidden);
         match full {
@@ -76,14 +80,14 @@ fn with_summary(command: clap::Command) -> clap::Command {
     let help = clap::Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort);
     command
         .disable_help_flag(true)
-        .arg(help.help("Print this summary"))
+        .arg(help.help_heading(None::<&str>).help("Print this summary"))
         .after_help(summary)
         .after_long_help(examples.unwrap_or_default())
 }
 
-/// The text up to the first period or semicolon.
+/// The text up to the first period, semicolon or colon.
 fn first_sentence(text: &str) -> &str {
-    let ends = [". ", "; "].into_iter().filter_map(|end| text.find(end)).min();
+    let ends = [". ", "; ", ": "].into_iter().filter_map(|end| text.find(end)).min();
     ends.map_or_else(|| text.trim_end_matches('.'), |end| &text[..end])
 }
 
@@ -215,8 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn first_sentence_ends_at_a_period_or_semicolon() {
+    fn first_sentence_ends_at_a_period_semicolon_or_colon() {
         assert_eq!(first_sentence("Wait this long; 0 sets no limit. Default: 1m"), "Wait this long");
+        assert_eq!(first_sentence("Use colors: auto or never"), "Use colors");
         assert_eq!(first_sentence("Use 1.5 times as many"), "Use 1.5 times as many");
     }
 

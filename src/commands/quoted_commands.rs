@@ -210,6 +210,12 @@ fn rejected(words: &[String]) -> Option<String> {
     {
         return None;
     }
+    if let [_, help, name] = words
+        && help == "help"
+        && is_placeholder(name)
+    {
+        return None;
+    }
     // `nodecfg COMMAND --help` stands for each command.
     let words: Vec<String> =
         words.iter().map(|word| if word == "COMMAND" { "sync" } else { word }.to_owned()).collect();

@@ -41,7 +41,7 @@ enum Asked {
 /// Argument that decides whether kubelets are asked.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct KubeletArgs {
-    /// Ask kubelets for the configuration that they run (configz), which needs the right to get nodes/proxy. Without an
+    /// Ask kubelets for the configuration that they run (configz). Needs the right to get nodes/proxy. Without an
     /// answer, the current configuration of nodes on their local one is unknown, and so is whether kubelets up to 1.23 run
     /// every reviewed value.
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
