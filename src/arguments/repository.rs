@@ -32,8 +32,7 @@ pub(crate) struct RevisionArgs {
     /// Read the working tree, including uncommitted changes.
     #[arg(long)]
     pub(crate) worktree: bool,
-    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
-    /// instead of errors.
+    /// Report as warnings what kubelets silently drop or misread: unknown fields, duplicate keys, ambiguous values.
     #[arg(long)]
     pub(crate) lenient: bool,
     #[command(flatten)]

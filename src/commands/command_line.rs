@@ -40,7 +40,7 @@ pub(crate) fn declared() -> clap::Command {
 }
 
 /// Options that a summary omits, because few runs need them.
-const OMITTED: [&str; 4] = ["color", "concurrency", "request_timeout", "version"];
+const OMITTED: [&str; 3] = ["color", "concurrency", "request_timeout"];
 /// Headings of options that few runs need. A summary names the heading alone.
 const RARE: [&str; 5] = ["Agents", "Gates", "Monitoring", "Remote repositories", "Sandbox"];
 
@@ -85,9 +85,9 @@ fn with_summary(command: clap::Command) -> clap::Command {
         .after_long_help(examples.unwrap_or_default())
 }
 
-/// The text up to the first period, semicolon or colon.
+/// The text up to the first period, semicolon, colon or bracket.
 fn first_sentence(text: &str) -> &str {
-    let ends = [". ", "; ", ": "].into_iter().filter_map(|end| text.find(end)).min();
+    let ends = [". ", "; ", ": ", " ["].into_iter().filter_map(|end| text.find(end)).min();
     ends.map_or_else(|| text.trim_end_matches('.'), |end| &text[..end])
 }
 
@@ -222,6 +222,7 @@ mod tests {
     fn first_sentence_ends_at_a_period_semicolon_or_colon() {
         assert_eq!(first_sentence("Wait this long; 0 sets no limit. Default: 1m"), "Wait this long");
         assert_eq!(first_sentence("Use colors: auto or never"), "Use colors");
+        assert_eq!(first_sentence("Read this folder [default: its root]"), "Read this folder");
         assert_eq!(first_sentence("Use 1.5 times as many"), "Use 1.5 times as many");
     }
 
