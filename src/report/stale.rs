@@ -55,8 +55,8 @@ pub fn text(out: &mut dyn Write, path: &Path, differences: &[Difference]) -> io:
         for difference in same.iter().take(SHOWN) {
             text.push_str(&format!("\n  - {}", difference.message));
         }
-        if let Some(more) = same.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            text.push_str(&format!("\n  - and {more} more in {}", section(&same[0].path)));
+        if let Some([first, more @ ..]) = same.get(SHOWN..) {
+            text.push_str(&format!("\n  - and {} more in {}", 1 + more.len(), section(&first.path)));
         }
     }
     findings::message(out, &text, &help(path, differences))
