@@ -23,7 +23,7 @@ use crate::connection::transport::{Call, LARGEST_OBJECT, RetryGuard, Transport, 
 
 /// Duration requested for a watch. Up to a quarter is added so that many clients do not reconnect together. Short,
 /// because a silently dead connection is noticed only at the end; reopening costs one request.
-pub(crate) const WATCH: Duration = Duration::from_secs(60);
+pub const WATCH: Duration = Duration::from_secs(60);
 /// An open watch counts as dead once this part of the requested duration has passed after its end.
 pub(crate) const GRACE: u32 = 6;
 /// A watch that ends sooner without an event counts as a failure. Otherwise it would be reopened at once forever.

@@ -127,7 +127,7 @@ impl ClusterReader {
     /// # Errors
     /// [`ClusterError::Forbidden`] when the user may not; every [`ClusterError`] of a request, except a refused
     /// review.
-    pub(crate) async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
+    pub async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
         match self.review(&operation, &operation.right()).await? {
             Some(false) => Err(ClusterError::Forbidden { operation: Box::new(operation), user: None }),
             Some(true) | None => Ok(()),
