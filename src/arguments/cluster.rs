@@ -57,8 +57,8 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct BindingArgs {
-    /// Store assignments in Nodes or in NodeConfigs: node (spec.configSource, kubelets up to 1.23), nodeconfig (node
-    /// agents), or auto, where the API server supports it.
+    /// Store assignments in Nodes (node), in NodeConfigs (nodeconfig), or where the API server supports it (auto). Kubelets
+    /// up to 1.23 follow spec.configSource of Nodes; node agents follow NodeConfigs.
     #[arg(long, value_enum, default_value_t, value_name = "BINDING", hide_possible_values = true)]
     binding: BindingChoice,
 }

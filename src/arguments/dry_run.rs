@@ -3,7 +3,7 @@
 /// Argument that previews a command.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct DryRunArgs {
-    /// Show the plan and change nothing (client, the default of --dry-run); none turns it off.
+    /// Show the plan and change nothing. The strategies are those of kubectl: client, the default of --dry-run, and none.
     #[arg(long, value_name = "STRATEGY", num_args = 0..=1, require_equals = true, value_parser = parse)]
     #[arg(default_value = "none", default_missing_value = "client", hide_default_value = true)]
     dry_run: Strategy,

@@ -20,8 +20,8 @@ use crate::terminal::github_actions;
 /// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Also write the result to FILE in this format, such as json=FILE; FILE.html writes an HTML page (sync,
-    /// rollback, verify, status). An existing file is replaced, and errors are written too. May be repeated.
+    /// Also write the result to FILE, such as json=FILE or FILE.html. HTML pages are those of sync, rollback, verify
+    /// and status. An existing file is replaced, and errors are written too. May be repeated.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,
 }

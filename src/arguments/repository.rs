@@ -70,8 +70,8 @@ impl RevisionArgs {
 /// Arguments that select a repository.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RepositoryArgs {
-    /// Read this repository: a folder in a git repository, https://host/path, ssh://user@host/path, user@host:path or
-    /// file:///path.
+    /// Read this repository, a folder or an address on a git server: https://host/path, ssh://user@host/path,
+    /// user@host:path or file:///path.
     #[arg(value_name = "REPO", default_value = ".")]
     pub(crate) path: PathBuf,
     #[command(flatten)]

@@ -40,7 +40,7 @@ pub(crate) fn declared() -> clap::Command {
 }
 
 /// Options that a summary omits, because few runs need them.
-const OMITTED: [&str; 3] = ["color", "concurrency", "request_timeout"];
+const OMITTED: [&str; 2] = ["concurrency", "request_timeout"];
 /// Headings of options that few runs need. A summary names the heading alone.
 const RARE: [&str; 5] = ["Agents", "Gates", "Monitoring", "Remote repositories", "Sandbox"];
 
@@ -48,8 +48,17 @@ const RARE: [&str; 5] = ["Agents", "Gates", "Monitoring", "Remote repositories",
 /// first sentence about each option, and `help COMMAND` and the manual page describe all.
 fn with_summary(command: clap::Command) -> clap::Command {
     let name = command.get_name().to_owned();
+    let examples = command.get_after_help().map(ToString::to_string);
+    // A list of faults, for example, is no part of a summary.
+    let shown = examples.as_deref().and_then(|text| Some(&text[text.find("Example")?..])).map(str::to_owned);
+    let is_in_examples = |argument: &clap::Arg| {
+        let option = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
+        let mut words = shown.iter().flat_map(|text| text.split([' ', '=', '\n']));
+        words.any(|word| word == option)
+    };
     let is_rare = |argument: &clap::Arg| {
-        argument.get_help_heading().is_some_and(|heading| RARE.contains(&heading)) && !argument.is_hide_set()
+        let is_of_rare_group = argument.get_help_heading().is_some_and(|heading| RARE.contains(&heading));
+        is_of_rare_group && !argument.is_hide_set() && !is_in_examples(argument)
     };
     let rare: BTreeSet<String> = command
         .get_arguments()
@@ -57,17 +66,14 @@ fn with_summary(command: clap::Command) -> clap::Command {
         .filter_map(clap::Arg::get_help_heading)
         .map(str::to_lowercase)
         .collect();
-    let examples = command.get_after_help().map(ToString::to_string);
     let more = match rare.is_empty() {
         true => format!("`nodecfg help {name}` describes all options."),
         false => {
             let rare: Vec<&str> = rare.iter().map(String::as_str).collect();
-            format!("`nodecfg help {name}` describes all options, also those for {}.", rare.join(", "))
+            format!("`nodecfg help {name}` describes all options, also rare ones: {}.", rare.join(", "))
         }
     };
-    // A list of faults, for example, is no part of a summary.
-    let shown = examples.as_deref().and_then(|text| Some(&text[text.find("Example")?..])).map(str::to_owned);
-    let summary = shown.into_iter().chain([more]).collect::<Vec<_>>().join("\n\n");
+    let summary = shown.iter().cloned().chain([more]).collect::<Vec<_>>().join("\n\n");
     let command = command.mut_args(|argument| {
         let is_hidden = is_rare(&argument) || OMITTED.contains(&argument.get_id().as_str());
         let full = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string);

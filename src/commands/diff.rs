@@ -48,7 +48,7 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Save the plan to FILE. `nodecfg sync --plan FILE` with the same options then applies exactly this plan, or
+    /// Save the plan to FILE, for `nodecfg sync --plan FILE`. With the same options, it applies exactly this plan, or
     /// fails if anything changed.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with_all = ["pool", "selector"])]
     out: Option<PathBuf>,

@@ -48,9 +48,9 @@ pub(super) struct Args {
     /// Take over fields that another client manages.
     #[arg(long, conflicts_with = "dry_run")]
     force_conflicts: bool,
-    /// Print one part alone, without contacting a cluster: the CustomResourceDefinition of NodeConfig (crd), or the unit
-    /// file of the nodes for the agent (agent-unit), or for the first start of a kubelet with the configuration of its
-    /// pool (boot-unit).
+    /// Print one part alone (crd, agent-unit or boot-unit), without contacting a cluster: the CustomResourceDefinition of
+    /// NodeConfig, or the unit file of the nodes for the agent, or for the first start of a kubelet with the configuration
+    /// of its pool.
     #[arg(long, value_enum, value_name = "PART", hide_possible_values = true)]
     #[arg(conflicts_with_all = ["dry_run", "force_conflicts"])]
     print: Option<Part>,

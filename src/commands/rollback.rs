@@ -46,11 +46,11 @@ pub(super) struct Args {
     pool: PoolName,
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
-    /// Roll back to this revision. Default: the newest earlier revision with another configuration that nodes have
-    /// run (see `nodecfg history POOL`).
+    /// Roll back to this revision, instead of the newest earlier one with another configuration that nodes have run. See
+    /// `nodecfg history POOL`.
     #[arg(long, value_name = "REV")]
     to: Option<String>,
-    /// Do not pause the pool. The next sync applies HEAD again.
+    /// Do not pause the pool, so that the next sync applies HEAD again.
     #[arg(long)]
     no_pause: bool,
     /// Record this reason for the pause, and for --allow-disruption and --ignore-windows, which require it.

@@ -39,7 +39,7 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Apply exactly the plan that `nodecfg diff --out FILE` saved; exit with code 7 if anything changed since. Repeat
+    /// Apply exactly the plan that `nodecfg diff --out FILE` saved, or fail. Exit with code 7 if anything changed. Repeat
     /// its --take-over, --allow-empty, --lenient, --namespace and --binding.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
     #[arg(conflicts_with_all = ["sandbox", "pool", "selector"])]

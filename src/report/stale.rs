@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::{count, findings};
+use nodecfg_contract::printable::escaped;
 use nodecfg_plan::saved::Difference;
 
 /// The maximum differences shown per section of the plan. JSON has all.
@@ -53,7 +54,8 @@ pub fn text(out: &mut dyn Write, path: &Path, differences: &[Difference]) -> io:
     let mut text = format!("{}:", summary(path, differences));
     for same in differences.chunk_by(|a, b| section(&a.path) == section(&b.path)) {
         for difference in same.iter().take(SHOWN) {
-            text.push_str(&format!("\n  - {}", difference.message));
+            // Texts of the file, which anybody may have written, make no line of their own.
+            text.push_str(&format!("\n  - {}", escaped(&difference.message)));
         }
         if let Some([first, more @ ..]) = same.get(SHOWN..) {
             text.push_str(&format!("\n  - and {} more in {}", 1 + more.len(), section(&first.path)));

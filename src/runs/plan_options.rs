@@ -8,6 +8,7 @@ use super::planning::Allowances;
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::repository::RepositoryArgs;
 use crate::terminal::failure::CommandError;
+use nodecfg_contract::printable::escaped;
 use nodecfg_plan::saved::SavedOptions;
 
 /// The options of the command line.
@@ -49,14 +50,20 @@ pub(crate) fn require_same(
     let (missing, extra) = (without(&saved, &given), without(&given, &saved));
     let parts = [(&missing, "missing"), (&extra, "not in the plan")].into_iter().filter(|(list, _)| !list.is_empty());
     let differences: Vec<String> = parts
-        .map(|(list, state)| format!("{} {} {state}", list.join(" "), if list.len() == 1 { "is" } else { "are" }))
+        .map(|(list, state)| {
+            let are = if list.len() == 1 { "is" } else { "are" };
+            format!("{} {are} {state}", escaped(&list.join(" ")))
+        })
         .collect();
     if differences.is_empty() {
         return Ok(());
     }
     Err(CommandError::usage(
         format!("the options of this sync differ from those of --plan {}: {}", path.display(), differences.join(", ")),
-        format!("if these options of the plan were reviewed, run `{}`", command(corrected(words, missing, &extra))),
+        format!(
+            "if these options of the plan were reviewed, run `{}`",
+            escaped(&command(corrected(words, missing, &extra)))
+        ),
     ))
 }
 

@@ -8,7 +8,7 @@ use crate::terminal::streams::Terminal;
 /// Argument that skips the prompt.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct ConfirmArgs {
-    /// Skip the confirmation prompt. Required if standard input or standard error is not a terminal.
+    /// Skip the confirmation prompt, which needs a terminal as standard input and standard error.
     #[arg(short, long)]
     yes: bool,
 }

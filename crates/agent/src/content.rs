@@ -182,7 +182,7 @@ pub fn host_conditions(text: &str, kubelet: KubeletVersion) -> Vec<HostCondition
 /// Refusal of a configuration on a host that does not meet its conditions. Those that the reviewed text does not have by
 /// itself depend on the node's own files, which only the node's administrators may read.
 #[must_use]
-pub fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletVersion) -> String {
+pub(crate) fn unmet(unmet: &[(HostCondition, Unmet)], reviewed: &str, kubelet: KubeletVersion) -> String {
     let public = host_conditions(reviewed, kubelet);
     let reasons = unmet.iter().map(|(condition, unmet)| {
         let HostCondition { field, need, .. } = condition;
@@ -441,7 +441,7 @@ fn known_part(path: &str) -> Option<String> {
 
 /// The path of a change that may be published: a key of a map that the reviewed content lacks is from the node.
 #[must_use]
-pub fn public_path(path: &str, reviewed: Option<&str>) -> String {
+pub(crate) fn public_path(path: &str, reviewed: Option<&str>) -> String {
     match fields::find(path) {
         Ok(Target::Field(_)) => path.to_owned(),
         Ok(Target::Key(_, key)) if reviewed.is_some_and(|text| text.contains(&key)) => path.to_owned(),
@@ -452,7 +452,7 @@ pub fn public_path(path: &str, reviewed: Option<&str>) -> String {
 /// Field of a change whose class is the highest, with this class. `None` if the kubelet does not notice the change:
 /// defaults of its version count as set.
 #[must_use]
-pub fn worst_change(from: &str, to: &str, kubelet: Option<KubeletVersion>) -> Option<(Class, String)> {
+pub(crate) fn worst_change(from: &str, to: &str, kubelet: Option<KubeletVersion>) -> Option<(Class, String)> {
     let (minor, _) = nearest(kubelet);
     let classes: Vec<(Class, String)> = match (read(from).ok(), read(to).ok()) {
         (Some(from), Some(to)) => effective::changes(&from, &to, &BTreeSet::from([Some(minor)]))

@@ -57,7 +57,7 @@ pub struct DiskCheck {
 
 impl DiskCheck {
     /// The disk is as the ledger has it.
-    pub const UNCHANGED: Self = Self { config_check: None, in_place: true, good_changed: false };
+    pub(crate) const UNCHANGED: Self = Self { config_check: None, in_place: true, good_changed: false };
 }
 
 /// Downloaded ConfigMap.

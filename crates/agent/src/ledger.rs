@@ -55,7 +55,7 @@ impl Ledger {
     }
 
     /// Gives each configuration without a placement this one: ledgers from before placements have none.
-    pub fn complete_placements(&mut self, default: Placement) {
+    pub(crate) fn complete_placements(&mut self, default: Placement) {
         let Self { assigned, last_known_good, agent_state } = self;
         for (source, placement) in [
             (&*assigned, &mut agent_state.placement),
@@ -69,7 +69,7 @@ impl Ledger {
     /// Reports whether the ledger is as `nodecfg-agent boot` saved it, and the kubelet has not been healthy on the
     /// configuration.
     #[must_use]
-    pub fn is_seeded(&self) -> bool {
+    pub(crate) fn is_seeded(&self) -> bool {
         let Self { assigned, last_known_good, agent_state } = self;
         agent_state.booted
             && assigned.is_some()
@@ -82,7 +82,7 @@ impl Ledger {
     /// Content hash of a source, from the annotation of its ConfigMap. `None` if the source is neither assigned nor
     /// last known good, or if its ConfigMap had no annotation.
     #[must_use]
-    pub fn content_hash_of(&self, source: &ConfigSource) -> Option<&String> {
+    pub(crate) fn content_hash_of(&self, source: &ConfigSource) -> Option<&String> {
         if self.assigned.as_ref() == Some(source) {
             self.agent_state.content_hash.as_ref()
         } else if self.last_known_good.as_ref() == Some(source) {

@@ -314,7 +314,7 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Handles the result of [`Effect::Activate`]. `last_error`: last error of a kubelet that was not restarted.
-    pub fn handle_restart(
+    pub(crate) fn handle_restart(
         &mut self,
         result: Result<(), RestartError>,
         last_error: Option<&LastError>,
@@ -331,7 +331,7 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Handles the result of [`Effect::Probe`].
-    pub fn handle_probe(
+    pub(crate) fn handle_probe(
         &mut self,
         kubelet: Result<(), HealthzError>,
         node: Option<NodeHealth>,

@@ -69,7 +69,8 @@ impl fmt::Display for DrainPolicy {
     /// Settings in the notation of `pool.yaml`: `evict, timeout 15m, settle 30s, emptyDir refuse, …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode: DrainMode::Evict, timeout, settle, empty_dir, unmanaged, skip, on_timeout } = self else {
-            return f.write_str("accept");
+            // Pods of a node that is not drained are checked for this time.
+            return write!(f, "accept, settle {}", duration::format(self.settle));
         };
         let loss = |loss: &PodLoss| match loss {
             PodLoss::Refuse => "refuse",

@@ -108,11 +108,61 @@ pub fn canary(canary: Canary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
     use super::*;
+    use crate::drain::{DrainMode, DrainPolicy};
     use crate::formats::schema::nodepool_schema;
+    use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+    use nodecfg_contract::names::GateName;
 
     /// Fields that another setting contains.
     const CONTAINED: [&str; 2] = ["exclusions", "outsideWindows"];
+
+    fn texts(policy: &RolloutPolicy) -> Vec<String> {
+        POLICY_SETTINGS.iter().map(|setting| (setting.read)(policy)).collect()
+    }
+
+    /// A change that no text shows would be reviewed by nobody.
+    #[test]
+    fn different_policies_have_different_texts() {
+        let gate = |query: &str, version: &str| {
+            let at = BTreeSet::from(Moment::ALL);
+            let of = |name: &str, check: GateCheck| Gate {
+                name: GateName::new(name).expect("a name"),
+                check,
+                at: at.clone(),
+                patience: PATIENCE,
+            };
+            let query = PrometheusQuery { query: query.to_owned(), present: "up".to_owned() };
+            let object = ObjectRef {
+                api_version: version.to_owned(),
+                kind: "Deployment".to_owned(),
+                namespace: None,
+                name: "y".to_owned(),
+            };
+            let wanted = Wanted::Condition { condition: "Available".to_owned(), status: "True".to_owned() };
+            let gates = vec![
+                of("a", GateCheck::Prometheus { query, baseline: Baseline::Use }),
+                of("b", GateCheck::Object { object, wanted }),
+            ];
+            RolloutPolicy { gates, ..RolloutPolicy::default() }
+        };
+        let plain = gate("sum(x == 1)", "apps/v1");
+        assert_ne!(texts(&plain), texts(&gate("sum(x  == 1)", "apps/v1")), "white space may be in quotes");
+        assert_ne!(texts(&plain), texts(&gate("su\u{200b}m(x == 1)", "apps/v1")));
+        assert_ne!(texts(&plain), texts(&gate("sum(x == 1)", "apps/v2")));
+        let accept = |seconds| RolloutPolicy {
+            drain: DrainPolicy {
+                mode: DrainMode::Accept,
+                settle: Duration::from_secs(seconds),
+                ..DrainPolicy::default()
+            },
+            ..RolloutPolicy::default()
+        };
+        assert_ne!(texts(&accept(30)), texts(&accept(60)), "the check of pods takes this time");
+    }
 
     #[test]
     fn each_field_of_a_rollout_is_a_setting() {

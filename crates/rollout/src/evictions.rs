@@ -153,7 +153,7 @@ impl Evictions {
 
     /// Reports whether the eviction of a pod was sent and is unanswered.
     #[must_use]
-    pub fn is_unanswered(&self, uid: &str) -> bool {
+    pub(crate) fn is_unanswered(&self, uid: &str) -> bool {
         self.pods
             .as_ref()
             .and_then(|pods| pods.get(uid))
@@ -194,7 +194,7 @@ impl Evictions {
 
     /// Failure of a drain whose time limit passed.
     #[must_use]
-    pub fn overdue(&self, volumes: usize) -> DrainFailure {
+    pub(crate) fn overdue(&self, volumes: usize) -> DrainFailure {
         match self.progress() {
             Progress::Refused(failure) => failure,
             Progress::Evicting { left, blocked: Some((pod, budget)) } => {
@@ -209,7 +209,7 @@ impl Evictions {
     }
 
     /// Pods that stay on the node, with the reason of each.
-    pub fn staying(&self) -> impl Iterator<Item = (&Pod, Stay)> {
+    pub(crate) fn staying(&self) -> impl Iterator<Item = (&Pod, Stay)> {
         self.pods.iter().flat_map(BTreeMap::values).filter_map(|one| match one.treatment {
             Treatment::Stay(why) => Some((&one.pod, why)),
             Treatment::Evict | Treatment::Refuse(_) => None,

@@ -52,7 +52,7 @@ impl Now {
 
     /// Time of day at a moment, if the time of day does not step until then.
     #[must_use]
-    pub fn time_at(self, moment: Instant) -> Timestamp {
+    pub(crate) fn time_at(self, moment: Instant) -> Timestamp {
         match moment >= self.instant {
             true => later(self.time, moment.since(self.instant)),
             false => earlier(self.time, self.instant.since(moment)),

@@ -159,7 +159,7 @@ impl<T> StartGate<T> {
 
     /// Reports whether the canaries have passed, or there are none.
     #[must_use]
-    pub fn has_passed_canaries(self) -> bool {
+    pub(crate) fn has_passed_canaries(self) -> bool {
         matches!(self, Self::SoakingDomain { .. } | Self::Open)
     }
 }

@@ -125,7 +125,7 @@ impl Boot {
     ///
     /// # Errors
     /// The agent's folder is damaged, or the kubelet's file or folder is missing or of the wrong kind.
-    pub fn survey(&self, disk: &dyn Disk) -> Result<Situation, BootError> {
+    pub(crate) fn survey(&self, disk: &dyn Disk) -> Result<Situation, BootError> {
         let store = self.store();
         let ledger = store.load(disk)?;
         let assigned = ledger.assigned.is_some();

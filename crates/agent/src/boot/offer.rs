@@ -93,7 +93,7 @@ impl Target {
     ///
     /// # Errors
     /// The pointer could not be read within the timeout, or is refused.
-    pub async fn offered_by_cluster(
+    pub(crate) async fn offered_by_cluster(
         &self,
         client: kube::Client,
         server: &str,
@@ -120,7 +120,7 @@ impl Target {
     ///
     /// # Errors
     /// The file is missing, unreadable, or has another hash.
-    pub fn offered_by_file(
+    pub(crate) fn offered_by_file(
         &self,
         disk: &dyn Disk,
         path: &Path,

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::{Disk, Entry, EntryKind};
 
 /// Mode of the agent's files.
-pub const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 /// Mode of the agent's folders.
-pub const FOLDER_MODE: u32 = 0o700;
+pub(crate) const FOLDER_MODE: u32 = 0o700;
 /// Prefix of unfinished files, as kubelets use it (`pkg/kubelet/kubeletconfig/util/files`, 1.21).
-pub const UNFINISHED: &str = "tmp_";
+pub(crate) const UNFINISHED: &str = "tmp_";
 
 /// Failed operation on a path.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ pub fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// An I/O error. The file may exist partially.
-pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
+pub(crate) fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     let written = disk.remove_file(path).and_then(|()| disk.write(path, content, mode));
     written.map_err(DiskError::at("write", path))?;
     sync(disk, path)
@@ -97,7 +97,7 @@ pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> 
 ///
 /// # Errors
 /// An I/O error, or other content under the new name.
-pub fn rename_verified(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) -> Result<(), DiskError> {
+pub(crate) fn rename_verified(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) -> Result<(), DiskError> {
     disk.rename(from, to).map_err(DiskError::at("replace", to))?;
     let limit = u64::try_from(content.len()).unwrap_or(u64::MAX);
     match disk.read(to, limit) {
@@ -150,7 +150,7 @@ pub fn folder(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
 ///
 /// # Errors
 /// An I/O error.
-pub fn remove_flat(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
+pub(crate) fn remove_flat(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     for name in list(disk, path)? {
         let file = path.join(name);
         disk.remove_file(&file).map_err(DiskError::at("remove", &file))?;

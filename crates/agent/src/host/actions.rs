@@ -132,7 +132,7 @@ impl Actions {
 
     /// Checks what this host lacks, for each need. Empty if that is unknown, or takes too long, as on a network file
     /// system without its server.
-    pub async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+    pub(crate) async fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
         let (root, host_root, needs) = (self.root.clone(), self.host_root.clone(), needs.to_vec());
         // A check that hangs must not be joined by others.
         let Ok(permit) = PREFLIGHT.try_acquire() else { return Vec::new() };
@@ -164,7 +164,7 @@ fn oldest_first(log: &str) -> String {
 }
 
 /// Version that the kubelet's binary reports. `None` if unknown.
-pub async fn version_of(kubelet: &CommandLine) -> Option<KubeletVersion> {
+pub(crate) async fn version_of(kubelet: &CommandLine) -> Option<KubeletVersion> {
     let output = kubelet.with_argument("--version").run(VERSION_TIMEOUT).await;
     output
         .inspect_err(|error| tracing::debug!("the kubelet's version is unknown: {error}"))

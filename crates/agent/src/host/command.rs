@@ -49,7 +49,7 @@ impl fmt::Display for CommandLine {
 impl CommandLine {
     /// Copy of the command with one more argument.
     #[must_use]
-    pub fn with_argument(&self, argument: &str) -> Self {
+    pub(crate) fn with_argument(&self, argument: &str) -> Self {
         let mut longer = self.clone();
         longer.arguments.push(argument.to_owned());
         longer
@@ -68,7 +68,7 @@ impl CommandLine {
     ///
     /// # Errors
     /// The command could not be started, failed, or timed out.
-    pub async fn start_of_output(&self, limit: Duration, max: usize) -> Result<String, CommandError> {
+    pub(crate) async fn start_of_output(&self, limit: Duration, max: usize) -> Result<String, CommandError> {
         self.capture(limit, Captured::start(max)).await
     }
 

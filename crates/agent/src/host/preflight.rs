@@ -179,7 +179,7 @@ impl HostView {
 
     /// What the host lacks, for each need; `None` if it has it, or that is unknown. Only the first 64 are checked.
     #[must_use]
-    pub fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+    pub(crate) fn unmet(&self, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
         let checked = needs.iter().take(MAX_NEEDS);
         checked
             .map(|need| {

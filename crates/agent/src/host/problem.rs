@@ -55,7 +55,7 @@ pub struct KnownMessage(usize);
 impl KnownMessage {
     /// The message of `systemctl` in the output of a command, if it is known.
     #[must_use]
-    pub fn in_output(output: &str) -> Option<Self> {
+    pub(crate) fn in_output(output: &str) -> Option<Self> {
         let output = output.to_lowercase();
         SYSTEMD_MESSAGES.iter().position(|message| output.contains(message)).map(Self)
     }

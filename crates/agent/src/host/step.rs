@@ -168,7 +168,7 @@ pub async fn process(socket: &Path) -> Result<KubeletProcess, ProcessProblem> {
 }
 
 /// Checks what the host lacks through the host step. Empty if the host step does not answer, or is older than the agent.
-pub async fn unmet(socket: &Path, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
+pub(crate) async fn unmet(socket: &Path, needs: &[HostNeed]) -> Vec<Option<Unmet>> {
     let exchange = async {
         let stream = connect(socket, Duration::ZERO).await?;
         send_request(stream, &Request::Preflight { needs: needs.to_vec() }, VERSION_TIMEOUT).await

@@ -199,7 +199,7 @@ impl MachineState {
 
     /// Content hash that spec requires for this source. `None` if spec names another source or has no hash.
     #[must_use]
-    pub fn required_hash(&self, source: &ConfigSource) -> Option<&str> {
+    pub(crate) fn required_hash(&self, source: &ConfigSource) -> Option<&str> {
         let spec = &self.volatile.node_config.as_ref()?.spec;
         spec.config_source.as_ref().filter(|wanted| wanted.names_same(source)).and(spec.content_hash.as_deref())
     }
@@ -212,7 +212,7 @@ impl MachineState {
 
     /// Placement that spec asks for, with its default.
     #[must_use]
-    pub fn wanted_placement(&self) -> Placement {
+    pub(crate) fn wanted_placement(&self) -> Placement {
         let wanted = self.volatile.node_config.as_ref().and_then(|config| config.spec.placement);
         wanted.unwrap_or(self.volatile.settings.default_placement)
     }
@@ -225,7 +225,7 @@ impl MachineState {
 
     /// Configuration that the kubelet must run: the assignment, or the last known good if the assignment failed.
     #[must_use]
-    pub fn target_configuration(&self) -> Option<Configuration<'_>> {
+    pub(crate) fn target_configuration(&self) -> Option<Configuration<'_>> {
         match self.ledger.agent_state.failure {
             None => self.ledger.assignment(),
             Some(_) => self.ledger.good(),
@@ -253,7 +253,7 @@ pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineStat
 /// Handles an event whose ledger from [`step`] could not be saved. Must not be used for an urgent step. The new state
 /// records the event, keeps the previous ledger and retries later.
 #[must_use]
-pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
+pub(crate) fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
     let unsaved = step(state, event, now).0.ledger;
     let mut next = state.clone();
     next.receive(event, now);

@@ -236,7 +236,7 @@ impl Placer {
     ///
     /// # Errors
     /// A file is unreadable.
-    pub fn underneath(&self, disk: &dyn Disk, placement: Placement) -> Result<Underneath, PlacementError> {
+    pub(crate) fn underneath(&self, disk: &dyn Disk, placement: Placement) -> Result<Underneath, PlacementError> {
         match (&self.activation, placement) {
             (Activation::File { .. }, Placement::Replace) => Ok(Underneath::default()),
             (Activation::File { config }, Placement::Overlay) => {
@@ -250,7 +250,7 @@ impl Placer {
     ///
     /// # Errors
     /// The kubelet does not read what the agent places, or the agent cannot read a file.
-    pub fn kubelet_files(&self, disk: &dyn Disk, paths: [Option<String>; 2]) -> Result<KubeletFiles, Unproven> {
+    pub(crate) fn kubelet_files(&self, disk: &dyn Disk, paths: [Option<String>; 2]) -> Result<KubeletFiles, Unproven> {
         let [config, config_dir] = paths;
         let (flag, given, wanted) = match &self.activation {
             Activation::File { config: wanted } => ("--config", config.as_deref(), wanted),
@@ -296,13 +296,13 @@ impl Placer {
     ///
     /// # Errors
     /// The file is unreadable.
-    pub fn found_digest(&self, disk: &dyn Disk) -> Result<Option<String>, PlacementError> {
+    pub(crate) fn found_digest(&self, disk: &dyn Disk) -> Result<Option<String>, PlacementError> {
         Ok(regular(disk, &self.target())?.map(|(found, _)| record::hash(&found)))
     }
 
     /// Text that the kubelet's file has now. `None` for drop-ins, whose effect depends on other files.
     #[must_use]
-    pub fn found_text(&self, disk: &dyn Disk) -> Option<String> {
+    pub(crate) fn found_text(&self, disk: &dyn Disk) -> Option<String> {
         match &self.activation {
             Activation::File { config } => String::from_utf8(regular(disk, config).ok()??.0).ok(),
             Activation::DropIn { .. } => None,
@@ -313,7 +313,7 @@ impl Placer {
     ///
     /// # Errors
     /// A file could not be read.
-    pub fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
+    pub(crate) fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
         let found = regular(disk, &self.target())?;
         let written = self.written(disk, content)?;
         Ok(found.as_ref().map(|(found, _)| found.as_slice()) == written.as_deref().map(str::as_bytes))
@@ -396,7 +396,7 @@ impl Placer {
     ///
     /// # Errors
     /// An I/O error. What remains does no harm.
-    pub fn remove_kept(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
+    pub(crate) fn remove_kept(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
         match &self.activation {
             Activation::File { config } => file::remove_kept(disk, config, &self.folder, &mut self.record),
             Activation::DropIn { .. } => Ok(()),

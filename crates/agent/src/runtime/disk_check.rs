@@ -91,7 +91,11 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Compares what the kubelet runs with the last report. Returns the next step if that has changed.
-    pub fn compare_again(&mut self, process: Result<KubeletProcess, ProcessProblem>, now: Timestamp) -> Option<Step> {
+    pub(crate) fn compare_again(
+        &mut self,
+        process: Result<KubeletProcess, ProcessProblem>,
+        now: Timestamp,
+    ) -> Option<Step> {
         self.reported.as_ref()?;
         let compared = self.compared(process);
         (compared != self.reported).then(|| self.handle(Event::Drifted, now))

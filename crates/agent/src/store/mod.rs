@@ -141,7 +141,7 @@ impl Store {
     ///
     /// # Errors
     /// A file could not be written, the source is unresolved, or a name is not safe as a file name.
-    pub fn save_checkpoint(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
+    pub(crate) fn save_checkpoint(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
         self.checkpoints().save(disk, download)
     }
 

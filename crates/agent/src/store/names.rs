@@ -7,7 +7,7 @@ const MAX_NAME: usize = 253;
 ///
 /// # Errors
 /// The problem, for an error message.
-pub fn check_plain(what: &str, name: &str) -> Result<(), String> {
+pub(crate) fn check_plain(what: &str, name: &str) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"
     } else if name.len() > MAX_NAME {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use json_path::JsonPath;
 use kubelet_config::values::duration;
 use nodecfg_contract::names::{GateName, NamespaceName};
-use nodecfg_contract::printable::one_line;
+use nodecfg_contract::printable::escaped;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -176,17 +176,19 @@ impl Gate {
 }
 
 impl fmt::Display for Gate {
-    /// The gate on one line: name, check, and what differs from the defaults.
+    /// The gate on one line: name, check, and what differs from the defaults. Different gates have different lines, so that a
+    /// review shows every change.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.check {
             GateCheck::Prometheus { query, baseline } => {
-                write!(f, "{} ({}; present {}", self.name, one_line(&query.query), one_line(&query.present))?;
+                write!(f, "{} ({}; present {}", self.name, escaped(&query.query), escaped(&query.present))?;
                 if *baseline == Baseline::Ignore {
                     f.write_str("; baseline ignore")?;
                 }
             }
             GateCheck::Object { object, wanted } => {
-                write!(f, "{} ({object}: {}", self.name, one_line(&wanted.to_string()))?
+                let version = &object.api_version;
+                write!(f, "{} ({version} {object}: {}", self.name, escaped(&wanted.to_string()))?
             }
         }
         if self.at.len() < Moment::ALL.len() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{ClusterIdentity, SavedPlan};
 use crate::reviewed::{ReviewedPlan, ReviewedPool};
@@ -85,6 +85,13 @@ impl SavedPlan {
         compare(&mut Vec::new(), &json(&then), &json(&now), &mut changes);
         // A cluster may have several addresses.
         changes.retain(|change| change.path != ["cluster", "server"]);
+        let server = then.cluster.server.clone();
+        if changes.is_empty()
+            && then != (Self { cluster: ClusterIdentity { server, ..now.cluster.clone() }, ..now.clone() })
+        {
+            // Every field is in the JSON, so this is a fault of the comparison, and no reason to carry the plan out.
+            changes.push(Change { path: Vec::new(), then: Value::Null, now: Value::Null });
+        }
         let difference = |Change { path, then: old, now: new }| Difference {
             message: message(&path, &old, &new, (&then, &now), &why_not),
             path: path.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect(),
@@ -156,9 +163,8 @@ fn compare(path: &mut Vec<String>, then: &Value, now: &Value, found: &mut Vec<Ch
         (Value::Object(old), Value::Object(new)) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
             for key in old.keys().chain(added) {
-                let value = |map: &'_ Map<String, Value>| map.get(key).cloned().unwrap_or_default();
                 path.push(key.clone());
-                compare(path, &value(old), &value(new), found);
+                compare(path, old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null), found);
                 path.pop();
             }
         }
@@ -205,8 +211,12 @@ fn message(
             let (then, now) = values("the local one");
             format!("pool {pool}: the configuration is {now}, and was {then}")
         }
+        ["plan", "pools", pool, "risk", "unknown"] => {
+            let (then, now) = values("0");
+            format!("pool {pool}: the risk of the change is unknown for {now} nodes, and was for {then}")
+        }
         ["plan", "pools", pool, "risk", ..] => {
-            let (then, now) = values("unknown");
+            let (then, now) = values("none known");
             format!("pool {pool}: the risk of the change is {now}, and was {then}")
         }
         ["plan", "pools", pool, "policy", setting] | ["plan", "pools", pool, setting] => {
@@ -228,6 +238,7 @@ fn message(
             let (then, now) = values("unset");
             format!("node {node}: {field} is {now}, and was {then}")
         }
+        [] => "the plan differs from a fresh plan".to_owned(),
         path => {
             let (then, now) = values("unset");
             format!("{} is {now}, and was {then}", path.join("."))

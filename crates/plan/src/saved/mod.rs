@@ -116,10 +116,11 @@ impl SavedPlan {
         saved.with_digest()
     }
 
-    /// Sets the digest that matches the content.
+    /// Sets the id of the plan and the digest that match the content.
     #[must_use]
     pub fn with_digest(self) -> Self {
-        Self { digest: self.expected_digest(), ..self }
+        let identified = Self { plan_id: PlanId::of(&self.plan), ..self };
+        Self { digest: identified.expected_digest(), ..identified }
     }
 
     /// Digest of all other fields.

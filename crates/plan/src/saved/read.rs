@@ -3,6 +3,8 @@
 use serde::Deserialize;
 
 use super::{FORMAT_VERSION, SavedPlan};
+use crate::reviewed::PlanId;
+use nodecfg_contract::printable::escaped;
 
 /// Maximum file size in bytes, enough for some hundred thousand nodes.
 pub const LIMIT: usize = 64 * 1024 * 1024;
@@ -103,7 +105,7 @@ pub fn read(bytes: &[u8]) -> Result<SavedPlan, SavedPlanError> {
     let header: Header = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof => SavedPlanError::Truncated { line: error.line() },
         serde_json::error::Category::Data => SavedPlanError::NotAPlan { kind: None },
-        _ => SavedPlanError::NotJson { error: error.to_string() },
+        _ => SavedPlanError::NotJson { error: escaped(&error.to_string()) },
     })?;
     if header.kind.as_deref() != Some("SavedPlan") {
         return Err(SavedPlanError::NotAPlan { kind: header.kind });
@@ -113,7 +115,9 @@ pub fn read(bytes: &[u8]) -> Result<SavedPlan, SavedPlanError> {
         Some(found) => return Err(SavedPlanError::OtherVersion { found }),
         None => return Err(SavedPlanError::Damaged { error: "it has no formatVersion".to_owned() }),
     }
-    let saved: SavedPlan =
-        serde_json::from_slice(bytes).map_err(|error| SavedPlanError::Damaged { error: error.to_string() })?;
-    if saved.digest == saved.expected_digest() { Ok(saved) } else { Err(SavedPlanError::Edited) }
+    let saved: SavedPlan = serde_json::from_slice(bytes)
+        .map_err(|error| SavedPlanError::Damaged { error: escaped(&error.to_string()) })?;
+    // Reviewers quote the id of the plan.
+    let is_intact = saved.digest == saved.expected_digest() && saved.plan_id == PlanId::of(&saved.plan);
+    if is_intact { Ok(saved) } else { Err(SavedPlanError::Edited) }
 }

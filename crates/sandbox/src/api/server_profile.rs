@@ -21,31 +21,31 @@ impl ServerProfile {
 
     /// Reports whether the server validates unknown fields (`fieldValidation`, since 1.25).
     #[must_use]
-    pub fn validates_fields(self) -> bool {
+    pub(crate) fn validates_fields(self) -> bool {
         matches!(self, Self::V1_36)
     }
 
     /// Reports whether the server evaluates CEL rules of custom resources (GA in 1.29). Older servers drop the rules.
     #[must_use]
-    pub fn evaluates_rules(self) -> bool {
+    pub(crate) fn evaluates_rules(self) -> bool {
         matches!(self, Self::V1_36)
     }
 
     /// Reports whether managedFields distinguish subresources (since 1.22).
     #[must_use]
-    pub fn tracks_subresources(self) -> bool {
+    pub(crate) fn tracks_subresources(self) -> bool {
         matches!(self, Self::V1_36)
     }
 
     /// Reports whether the server writes `metadata.creationTimestamp: null` for a missing time.
     #[must_use]
-    pub fn writes_null_times(self) -> bool {
+    pub(crate) fn writes_null_times(self) -> bool {
         matches!(self, Self::V1_21)
     }
 
     /// Reports whether a cache serves lists and watches of compacted revisions (consistent lists from cache, 1.34).
     #[must_use]
-    pub fn serves_compacted(self) -> bool {
+    pub(crate) fn serves_compacted(self) -> bool {
         matches!(self, Self::V1_36)
     }
 

@@ -19,7 +19,7 @@ pub struct ApiError {
 }
 
 /// Result of an API request.
-pub type ApiResult<T> = Result<T, ApiError>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// Returns `resource` or `resource.group`.
 fn qualified(resource: &str, group: &str) -> String {

@@ -164,7 +164,7 @@ impl SimKubelet {
 
     /// ConfigMap in the last observed spec.
     #[must_use]
-    pub fn spec_source(&self) -> Option<&ConfigMapSource> {
+    pub(crate) fn spec_source(&self) -> Option<&ConfigMapSource> {
         match &self.wanted {
             SpecSource::ConfigMap(source) => Some(source),
             SpecSource::Local | SpecSource::Empty => None,
@@ -173,7 +173,7 @@ impl SimKubelet {
 
     /// Reports whether the kubelet's version has Dynamic Kubelet Configuration.
     #[must_use]
-    pub fn is_dynamic(&self) -> bool {
+    pub(crate) fn is_dynamic(&self) -> bool {
         self.dynamic
     }
 
@@ -467,6 +467,6 @@ impl SimKubelet {
 /// Reports whether a kubelet of this version has Dynamic Kubelet Configuration: 1.11 (beta) to 1.23. Returns `false`
 /// for an unreadable version.
 #[must_use]
-pub fn supports_dynamic_config(version: &str) -> bool {
+pub(crate) fn supports_dynamic_config(version: &str) -> bool {
     KubeletVersion::parse(version).is_some_and(|version| version.has_dynamic_config())
 }
