@@ -11,7 +11,7 @@
 //! a tree, too, and a [`finding`] with the place of the doubt.
 //!
 //! ```
-//! use crate::document::Document;
+//! use kubelet_config::document::Document;
 //!
 //! let parsed = Document::parse("kubelet.yaml", "kind: KubeletConfiguration\nfailSwapOn: no\n");
 //! let document = parsed.document.expect("the kubelet can read the text");
@@ -27,8 +27,8 @@
 //! accepted settings that are likely mistakes, and [`capacity`] reservations that a node cannot hold.
 //!
 //! ```
-//! # use crate::document::Document;
-//! use crate::verdict::{Stage, assess};
+//! # use kubelet_config::document::Document;
+//! use kubelet_config::verdict::{Stage, assess};
 //! use kubelet_config::{Minor, advice};
 //!
 //! let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -49,7 +49,7 @@
 //! [`risk`] has the effect of each change on running pods, and [`risk::removals`] what a node loses.
 //!
 //! ```
-//! # use crate::document::Document;
+//! # use kubelet_config::document::Document;
 //! use kubelet_config::{Minor, effective, risk};
 //!
 //! let read = |text: &str| Document::parse("kubelet.yaml", text).document.expect("a document");
@@ -68,8 +68,8 @@
 //! origin.
 //!
 //! ```
-//! use crate::Minor;
-//! use crate::effective::{ConfigFile, Kubelet, Origin, effective};
+//! use kubelet_config::Minor;
+//! use kubelet_config::effective::{ConfigFile, Kubelet, Origin, effective};
 //!
 //! let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 60\n";
 //! let running = effective(&Kubelet {
@@ -91,8 +91,8 @@
 //! error in the log of a kubelet.
 //!
 //! ```
-//! use crate::fields::{self, Target};
-//! use crate::verdict::rules;
+//! use kubelet_config::fields::{self, Target};
+//! use kubelet_config::verdict::rules;
 //! use kubelet_config::{Minor, gates};
 //!
 //! let Ok(Target::Field(field)) = fields::find("logging.format") else { panic!("the field exists") };

@@ -467,6 +467,6 @@ impl SimKubelet {
 /// Reports whether a kubelet of this version has Dynamic Kubelet Configuration: 1.11 (beta) to 1.23. Returns `false`
 /// for an unreadable version.
 #[must_use]
-pub(crate) fn supports_dynamic_config(version: &str) -> bool {
+pub fn supports_dynamic_config(version: &str) -> bool {
     KubeletVersion::parse(version).is_some_and(|version| version.has_dynamic_config())
 }
