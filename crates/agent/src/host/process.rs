@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::problem::OsError;
 
 /// The file system of processes. The host step shares the process ids of its host.
-pub(crate) const PROC: &str = "/proc";
+pub const PROC: &str = "/proc";
 /// Name of the kubelet's program, also if a script has started it (`/proc/PID/comm`).
 const NAME: &str = "kubelet";
 /// Maximum size of a command line, in bytes. That of a kubelet has about one thousand.

@@ -253,7 +253,7 @@ pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineStat
 /// Handles an event whose ledger from [`step`] could not be saved. Must not be used for an urgent step. The new state
 /// records the event, keeps the previous ledger and retries later.
 #[must_use]
-pub(crate) fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
+pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
     let unsaved = step(state, event, now).0.ledger;
     let mut next = state.clone();
     next.receive(event, now);
