@@ -26,7 +26,7 @@ const REVISION: &str = "NODECFG_REV";
 /// Arguments of all commands that read a repository: which revision of it, and how.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RevisionArgs {
-    /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV, without uncommitted changes.
+    /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV. Uncommitted changes are not read.
     #[arg(long, value_name = "REV", conflicts_with = "worktree")]
     rev: Option<String>,
     /// Read the working tree, including uncommitted changes.

@@ -19,7 +19,7 @@ pub(crate) struct ScopeArgs {
     /// Limit the run to the nodes of this pool. May be repeated.
     #[arg(long, value_name = "POOL", conflicts_with = "metrics_textfile")]
     pool: Vec<PoolName>,
-    /// Limit the run to nodes that match this label selector, in the syntax of kubectl: `zone=a,!gpu`. With --pool,
+    /// Limit the run to nodes that match this label selector. The syntax is that of kubectl: `zone=a,!gpu`. With --pool,
     /// nodes must meet both.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "metrics_textfile")]
     selector: Option<LabelSelector>,

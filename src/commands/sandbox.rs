@@ -235,7 +235,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(super) struct SandboxArgs {
-    /// Run against an embedded cluster with nodes that match the repository, and delete it afterwards.
+    /// Run against an embedded cluster with nodes that match the repository. It is deleted afterwards.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     sandbox: bool,
     /// Create N nodes for each pool.

@@ -70,8 +70,6 @@ const EXAMPLES: &str = "\
 Examples:
   nodecfg sync examples/repo-layout --sandbox  run without a cluster
   nodecfg sync --dry-run                       show the plan
-  nodecfg sync --rev v1.4.0                    roll out this revision
-  nodecfg sync --pool gpu -l zone=a            limit the run to these nodes
   nodecfg sync --ignore-windows --reason TEXT  start nodes outside of the windows of their pools
   nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
   nodecfg sync -o json                         print one JSON object per line, for a pipeline";

@@ -46,7 +46,7 @@ pub(crate) struct RolloutArgs {
     /// Send at most N requests concurrently.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
-    /// Start nodes at any time, whatever the windows and exclusions of their pools. Requires --reason.
+    /// Start nodes at any time, whatever windows and exclusions say. Requires --reason.
     #[arg(long, requires = "reason")]
     pub(crate) ignore_windows: bool,
 }

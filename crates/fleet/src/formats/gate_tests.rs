@@ -37,7 +37,11 @@ fn pool_keeps_gates_of_fleet_and_replaces_those_of_its_names() {
     let gates: Vec<String> = pool.unwrap().policy.gates.iter().map(ToString::to_string).collect();
     assert_eq!(
         gates,
-        ["a (fleet; present up)", "b (pool; present up)", "c (Pod x/z: Ready=True; at [start, soak]; patience 1m30s)"]
+        [
+            "a (fleet; present up)",
+            "b (pool; present up)",
+            "c (v1 Pod x/z: Ready=True; at [start, soak]; patience 1m30s)"
+        ]
     );
     let (pool, _) =
         built("    - {name: a, at: [], prometheus: {query: q, present: p, baseline: ignore}}\n", "      []\n");
