@@ -245,14 +245,11 @@ async fn print_writers(
     Ok(())
 }
 
-/// Prints the objects for `kubectl apply -f -`: as YAML documents, or as a List.
+/// Prints the objects for `kubectl apply -f -`: as YAML documents, or as JSON, several as a List.
 fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
-    if let ([object], Format::Json) = (objects, format) {
-        return Ok(report::json(&mut terminal.out, object)?);
-    }
     if format == Format::Json {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        return Ok(report::json(&mut terminal.out, &list)?);
+        return Ok(report::json(&mut terminal.out, if let [object] = objects { object } else { &list })?);
     }
     for (index, object) in objects.iter().enumerate() {
         if index > 0 {

@@ -13,8 +13,7 @@ use serde_json::Value;
 use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_fleet::Desired;
-use nodecfg_observed::Obstacle;
-use nodecfg_observed::{NodeActivity, Observed, Orders, ServerVersion};
+use nodecfg_observed::{NodeActivity, Observed, Obstacle, Orders, ServerVersion};
 use nodecfg_plan::{Plan, Problem, Why};
 
 mod access;
@@ -315,9 +314,13 @@ impl Facts {
         let is_unsupported = |why: &Why| {
             matches!(
                 why,
-                Why::Obstacle(Obstacle::NoDynamicConfig | Obstacle::Unsupported { .. } | Obstacle::AgentSilent)
-                    | Why::AgentOutdated
-                    | Why::Obstacle(Obstacle::Unreadable(_))
+                Why::AgentOutdated
+                    | Why::Obstacle(
+                        Obstacle::NoDynamicConfig
+                            | Obstacle::Unsupported { .. }
+                            | Obstacle::AgentSilent
+                            | Obstacle::Unreadable(_)
+                    )
             )
         };
         let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());

@@ -88,10 +88,15 @@ pub fn write(
     write_drains(out, outcome)?;
     write_recovery(out, outcome)?;
     if !before.planned.is_empty() {
-        let title = if before.command == "verify" { "What a sync would do" } else { "Plan" };
+        let title = if carries_out(before.command) { "Plan" } else { "What a sync would do" };
         writeln!(out, "<details><summary>{title}</summary>\n\n{}\n</details>\n", before.planned)?;
     }
     Ok(())
+}
+
+/// Reports whether a run of this command carries its plan out. Other commands only show what a sync would do.
+pub(super) fn carries_out(command: &str) -> bool {
+    matches!(command, "sync" | "rollback" | "reset")
 }
 
 /// Writes the summary of a command that failed.

@@ -124,7 +124,7 @@ mod tests {
         POLICY_SETTINGS.iter().map(|setting| (setting.read)(policy)).collect()
     }
 
-    /// A change that no text shows would be reviewed by nobody.
+    /// Reviewers see only the texts.
     #[test]
     fn different_policies_have_different_texts() {
         let gate = |query: &str, version: &str| {

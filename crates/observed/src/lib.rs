@@ -284,12 +284,6 @@ impl Node {
     pub fn known_minor(&self) -> Option<Minor> {
         self.minor().filter(|minor| minor.is_known())
     }
-
-    /// Reports whether the node follows `configSource`, as far as known.
-    #[must_use]
-    pub fn follows_config_source(&self) -> bool {
-        self.obstacle.is_none()
-    }
 }
 
 /// Reason why a node follows no assignment, as far as known.

@@ -392,7 +392,7 @@ impl Checker<'_> {
         let starts_there = *from == node.source && *from_placement == content.placement;
         let is_same = !uid.is_empty() && *uid == node.uid;
         self.require(!node.deleting, subject, "is being deleted");
-        self.require(node.follows_config_source(), subject, "does not follow assignments");
+        self.require(node.obstacle.is_none(), subject, "does not follow assignments");
         self.require(node.maintainer.is_none(), subject, "is maintained by another program");
         self.require(self.belongs(pool, node), subject, "is not selected by its pool alone");
         // Invariant 3: the precondition is what the plan observed.

@@ -18,7 +18,7 @@ pub fn is_available(node: &Node) -> bool {
         && node.maintainer.is_none()
         && !node.has_drain_taint()
         && !node.is_unreadable()
-        && (!node.follows_config_source()
+        && (node.obstacle.is_some()
             || matches!(
                 present_state(node),
                 Convergence::Converged

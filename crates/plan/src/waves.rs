@@ -66,8 +66,7 @@ impl Sorter {
                     self.begun.insert(domain);
                 }
                 // A node that follows no assignment runs the target by chance, and its canary would never end.
-                let is_canary =
-                    left.why == Why::Converged && !left.unavailable && proves && node.follows_config_source();
+                let is_canary = left.why == Why::Converged && !left.unavailable && proves && node.obstacle.is_none();
                 let content = node.content.unwrap_or_default();
                 if self.lacks_converged() && is_canary {
                     self.converged.push(Step {

@@ -11,6 +11,7 @@ use crate::report::review::sentences::Fact;
 use crate::report::review::{
     changes_beside_assignments, clipped, conditions, drain_summary, pod_facts, sentences, title, verdict,
 };
+use crate::report::run_summary::carries_out;
 use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
 use nodecfg_plan::ChangedField;
@@ -35,7 +36,7 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
     html! {
         @if review.is_changed() {
             section #changes {
-                h2 { @if is_carried_out(page) { "Plan" } @else { "What a sync would do" } }
+                h2 { @if carries_out(page.command) { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
                 @for change in review.cluster.iter().flat_map(changes_beside_assignments) { p { "A sync " (Prose(&change)) "." } }
@@ -50,11 +51,6 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
             "\n"
         }
     }
-}
-
-/// Reports whether the run of the page carries the plan out.
-fn is_carried_out(page: &Page) -> bool {
-    matches!(page.command, "sync" | "rollback" | "reset")
 }
 
 fn pool_details(page: &Page, review: &Review, group: &Group<'_>) -> Markup {
@@ -81,7 +77,7 @@ fn pool_details(page: &Page, review: &Review, group: &Group<'_>) -> Markup {
             p.quiet {
                 "ConfigMap " code { (Text(name)) }
                 @match pool.config_map.create {
-                    Some(true) if is_carried_out(page) => ", created by this run",
+                    Some(true) if carries_out(page.command) => ", created by this run",
                     Some(true) => ", to be created",
                     Some(false) => ", which exists",
                     None => "",

@@ -259,7 +259,9 @@ fn write_changes(page: &mut Page<'_>, review: &Review, pool: &PoolReview, set: &
 /// with `all` below every field.
 fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField], all: bool) -> io::Result<()> {
     let allowed = pool.risk.refused.as_ref().map(|refusal| refusal.allowed);
-    let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(field), *field)).collect();
+    // Values come from files and kubelets: none may control the terminal.
+    let texts: Vec<(String, &ChangedField)> =
+        fields.iter().map(|field| (escaped(&field_text(field)), *field)).collect();
     let place = |field: &ChangedField| field.change.place.as_ref().map_or_else(String::new, ToString::to_string);
     let classes = fields.iter().any(|field| field.risk.is_some());
     let columns = fields.iter().map(|field| layout::width(&place(field))).max().unwrap_or(0)
@@ -306,13 +308,8 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
     Ok(())
 }
 
-/// The change of a field. One without an effect has the mark `=`, and one value if a side is the default. Values come from
-/// files and kubelets: none may control the terminal.
+/// The change of a field. One without an effect has the mark `=`, and one value if a side is the default.
 fn field_text(field: &ChangedField) -> String {
-    escaped(&raw_field_text(field))
-}
-
-fn raw_field_text(field: &ChangedField) -> String {
     let path = &field.change.path;
     let (old, new) = sentences::values(field);
     let default = field.old_default.as_ref().and(old.as_ref()).or(field.new_default.as_ref().and(new.as_ref()));

@@ -65,7 +65,7 @@ fn believes_only_ends_of_trials_within_a_day() {
 
 #[test]
 fn accepts_only_the_nodes_own_node_config() {
-    let support = |config: Option<&NodeConfigState>| {
+    let obstacle = |config: Option<&NodeConfigState>| {
         let node = join(node("n1", "u"), config, now());
         let own = (node.source.is_some(), node.status.error().is_some(), node.status_since.is_some());
         assert!(matches!(own, (true, true, true) | (false, false, false)), "all or nothing: {own:?}");
@@ -77,13 +77,13 @@ fn accepts_only_the_nodes_own_node_config() {
     let since = "2026-11-21T11:30:00Z";
     let active = json!({"type": "Active", "status": "True", "reason": "R", "message": "", "lastTransitionTime": since});
     let reported = json!({"config": {"error": "e"}, "contentHash": hash, "conditions": [active]});
-    assert_eq!(support(None), (None, false), "created with the first assignment");
-    assert_eq!(support(Some(&node_config(&owned_by("u"), reported.clone()))), (None, true));
-    assert_eq!(support(Some(&node_config(&owned_by("old"), reported.clone()))), (Some(Obstacle::Outlived), false));
-    assert_eq!(support(Some(&node_config(&json!({}), reported.clone()))), (None, true), "created by hand");
+    assert_eq!(obstacle(None), (None, false), "created with the first assignment");
+    assert_eq!(obstacle(Some(&node_config(&owned_by("u"), reported.clone()))), (None, true));
+    assert_eq!(obstacle(Some(&node_config(&owned_by("old"), reported.clone()))), (Some(Obstacle::Outlived), false));
+    assert_eq!(obstacle(Some(&node_config(&json!({}), reported.clone()))), (None, true), "created by hand");
     let mut deleted = owned_by("u");
     deleted["deletionTimestamp"] = json!("2026-11-21T11:59:00Z");
-    assert_eq!(support(Some(&node_config(&deleted, reported))), (Some(Obstacle::Outlived), false));
+    assert_eq!(obstacle(Some(&node_config(&deleted, reported))), (Some(Obstacle::Outlived), false));
     let both = json!({"ownerReferences": [{"kind": "Fleet", "uid": "f"}, {"kind": "Node", "uid": "u"}]});
     assert!(node_config(&both, json!({})).represents("u"));
     assert!(!node_config(&both, json!({})).represents("f"));
@@ -92,34 +92,34 @@ fn accepts_only_the_nodes_own_node_config() {
 /// A compromised node can name another Node as owner, or keep its NodeConfig by finalizers.
 #[test]
 fn node_config_that_stays_is_replaced_by_an_assignment() {
-    let support = |created: &str, metadata: &Value| {
+    let obstacle = |created: &str, metadata: &Value| {
         let created = CreationTime::parse(created);
         join(Node { created, ..node("n1", "u") }, Some(&node_config(metadata, json!({}))), now()).obstacle
     };
     let (old, young) = ("2026-11-21T11:58:00Z", "2026-11-21T11:58:01Z");
-    assert_eq!(support(old, &owned_by("other")), None);
-    assert_eq!(support(young, &owned_by("other")), Some(Obstacle::Outlived), "it is collected soon");
-    assert_eq!(support("", &owned_by("other")), Some(Obstacle::Outlived), "its age is unknown");
-    assert_eq!(support(old, &owned_by("c")), Some(Obstacle::Outlived), "the reconciler has left it to the collector");
+    assert_eq!(obstacle(old, &owned_by("other")), None);
+    assert_eq!(obstacle(young, &owned_by("other")), Some(Obstacle::Outlived), "it is collected soon");
+    assert_eq!(obstacle("", &owned_by("other")), Some(Obstacle::Outlived), "its age is unknown");
+    assert_eq!(obstacle(old, &owned_by("c")), Some(Obstacle::Outlived), "the reconciler has left it to the collector");
     let mut deleted = owned_by("u");
     deleted["deletionTimestamp"] = json!("2026-11-21T11:59:00Z");
-    assert_eq!(support(old, &deleted), Some(Obstacle::Outlived));
+    assert_eq!(obstacle(old, &deleted), Some(Obstacle::Outlived));
     deleted["finalizers"] = json!(["example.com/keep"]);
     for (created, owner) in [(old, "u"), (young, "u"), (young, "other")] {
         deleted["ownerReferences"] = owned_by(owner)["ownerReferences"].clone();
-        assert_eq!(support(created, &deleted), None);
+        assert_eq!(obstacle(created, &deleted), None);
     }
 }
 
 #[test]
 fn unreadable_node_stays_unreadable_with_any_node_config() {
     let field = UnreadableField { field: "status.conditions".to_owned(), reason: "x".to_owned() };
-    let support = Some(Obstacle::Unreadable(field));
-    let attacked = Node { obstacle: support.clone(), ..node("n1", "u") };
+    let obstacle = Some(Obstacle::Unreadable(field));
+    let attacked = Node { obstacle: obstacle.clone(), ..node("n1", "u") };
     let good = node_config(&owned_by("u"), json!({"config": {}}));
     let outlived = node_config(&owned_by("old"), json!({}));
     for config in [None, Some(&good), Some(&outlived)] {
-        assert_eq!(join(attacked.clone(), config, now()).obstacle, support);
+        assert_eq!(join(attacked.clone(), config, now()).obstacle, obstacle);
     }
     // An unreadable NodeConfig of an earlier Node says nothing about this one.
     let field = UnreadableField { field: "spec".to_owned(), reason: "x".to_owned() };
@@ -133,8 +133,8 @@ fn watch_keeps_a_node_unreadable_for_its_own_fields() {
     let field = |field: &str| UnreadableField { field: field.to_owned(), reason: "x".to_owned() };
     let unreadable = Box::new(field("spec"));
     let config = NodeConfigState { unreadable: Some(unreadable), ..node_config(&owned_by("u"), json!({})) };
-    let support = Some(Obstacle::Unreadable(field("status.conditions")));
-    let listed = Node { obstacle: support.clone(), ..node("n1", "u") };
+    let obstacle = Some(Obstacle::Unreadable(field("status.conditions")));
+    let listed = Node { obstacle: obstacle.clone(), ..node("n1", "u") };
     let items = BTreeMap::from([(listed.name.clone(), Arc::new(config))]);
     let listed_configs = NodeConfigList { items, ..NodeConfigList::default() };
     let mut watch = JoinedWatch::of(&BTreeMap::from([(listed.name.clone(), listed.clone())]), Some(&listed_configs));
@@ -142,19 +142,19 @@ fn watch_keeps_a_node_unreadable_for_its_own_fields() {
     let Some(NodeEvent::Upsert(joined)) = watch.config(Change::Upsert((listed.name, readable)), now()) else {
         panic!("a Node")
     };
-    assert_eq!(joined.obstacle, support);
+    assert_eq!(joined.obstacle, obstacle);
 }
 
 #[test]
 fn new_node_config_gives_the_agent_time_to_report() {
-    let support = |created: &str| {
+    let obstacle = |created: &str| {
         let mut metadata = owned_by("u");
         metadata["creationTimestamp"] = json!(created);
         join(node("n1", "u"), Some(&node_config(&metadata, json!({}))), now()).obstacle
     };
-    assert_eq!(support("2026-11-21T11:58:01Z"), None);
-    assert_eq!(support("2026-11-21T11:57:59Z"), Some(Obstacle::AgentSilent));
-    assert_eq!(support("2026-11-21T12:00:09Z"), None, "the clocks differ");
+    assert_eq!(obstacle("2026-11-21T11:58:01Z"), None);
+    assert_eq!(obstacle("2026-11-21T11:57:59Z"), Some(Obstacle::AgentSilent));
+    assert_eq!(obstacle("2026-11-21T12:00:09Z"), None, "the clocks differ");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl ClusterWriter {
         change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let node = self.reader.node(name).await?;
-        if !node.is_some_and(|node| node.uid == change.uid && node.follows_config_source()) {
+        if !node.is_some_and(|node| node.uid == change.uid && node.obstacle.is_none()) {
             return Err(changed(operation));
         }
         let uid = &found.metadata.uid;

@@ -60,40 +60,36 @@ impl SavedPlan {
         let left_alone = pools().flat_map(|pool| &pool.left_alone).map(|left| (left.node.as_str(), Some(&left.why)));
         let awaited = pools().flat_map(|pool| pool.steps()).map(|step| (step.node.as_str(), None));
         let planned: BTreeMap<&str, Option<&Why>> = left_alone.chain(awaited).collect();
-        let uids: BTreeMap<&str, &str> =
-            now.observed.nodes.iter().map(|(name, node)| (name.as_str(), node.uid.as_str())).collect();
-        self.compare(fresh.clone(), |node| match (uids.get(node), planned.get(node)) {
-            (None, _) => "it left the cluster".to_owned(),
-            (Some(uid), _) if !self.has_uid(node, uid) => "it was deleted and recreated".to_owned(),
-            (Some(_), Some(Some(why))) => why.to_string(),
-            (Some(_), Some(None)) => "it points at the target already".to_owned(),
-            (Some(_), None) => "it is in no pool any more".to_owned(),
+        self.compare(fresh.clone(), |name| {
+            let node = NodeName::new(name).ok();
+            let then = node.as_ref().and_then(|node| self.plan.nodes.get(node));
+            let seen = node.as_ref().and_then(|node| now.observed.nodes.get(node));
+            match (seen, planned.get(name)) {
+                (None, _) => "it left the cluster".to_owned(),
+                (Some(seen), _) if then.is_none_or(|then| then.uid != seen.uid) => {
+                    "it was deleted and recreated".to_owned()
+                }
+                (Some(_), Some(Some(why))) => why.to_string(),
+                (Some(_), Some(None)) => "it points at the target already".to_owned(),
+                (Some(_), None) => "it is in no pool any more".to_owned(),
+            }
         })
-    }
-
-    fn has_uid(&self, node: &str, uid: &str) -> bool {
-        let Ok(node) = NodeName::new(node) else { return false };
-        self.plan.nodes.get(&node).is_some_and(|then| then.uid == uid)
     }
 
     /// Compares with `fresh`. `why_not` tells why a node is no longer assigned.
     fn compare(&self, fresh: Self, why_not: impl Fn(&str) -> String) -> Vec<Difference> {
+        let server = fresh.cluster.server.clone();
         let (then, now) = without_consequences(self.clone(), fresh);
         // Strings, numbers and maps of them always serialize.
         let json = |plan: &Self| serde_json::to_value(plan).unwrap_or_default();
         let mut changes = Vec::new();
         compare(&mut Vec::new(), &json(&then), &json(&now), &mut changes);
-        // A cluster may have several addresses.
-        changes.retain(|change| change.path != ["cluster", "server"]);
-        let server = then.cluster.server.clone();
-        if changes.is_empty()
-            && then != (Self { cluster: ClusterIdentity { server, ..now.cluster.clone() }, ..now.clone() })
-        {
+        if changes.is_empty() && then != now {
             // Every field is in the JSON, so this is a fault of the comparison, and no reason to carry the plan out.
             changes.push(Change { path: Vec::new(), then: Value::Null, now: Value::Null });
         }
         let difference = |Change { path, then: old, now: new }| Difference {
-            message: message(&path, &old, &new, (&then, &now), &why_not),
+            message: message(&path, &old, &new, (&then, &now, &server), &why_not),
             path: path.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect(),
             then: old,
             now: new,
@@ -105,6 +101,8 @@ impl SavedPlan {
 /// Makes fields equal that are not compared, or whose difference follows from another one.
 fn without_consequences(mut then: SavedPlan, mut now: SavedPlan) -> (SavedPlan, SavedPlan) {
     (now.digest, now.plan_id, now.refused) = (then.digest.clone(), then.plan_id.clone(), then.refused.clone());
+    // A cluster may have several addresses.
+    now.cluster.server = then.cluster.server.clone();
     // Files without a commit are compared by their content.
     if then.plan.commit.is_none() {
         now.plan.commit = None;
@@ -178,7 +176,7 @@ fn message(
     path: &[String],
     then: &Value,
     now: &Value,
-    (old, new): (&SavedPlan, &SavedPlan),
+    (old, new, server): (&SavedPlan, &SavedPlan, &str),
     why_not: impl Fn(&str) -> String,
 ) -> String {
     let text = |value: &Value, unset: &str| match value {
@@ -191,7 +189,7 @@ fn message(
     match path.as_slice() {
         ["cluster", "uid"] => format!(
             "the plan is for the cluster at {} (uid {}), and this is the cluster at {} (uid {})",
-            old.cluster.server, old.cluster.uid, new.cluster.server, new.cluster.uid
+            old.cluster.server, old.cluster.uid, server, new.cluster.uid
         ),
         ["nodecfgVersion"] => {
             let (then, now) = values("unknown");

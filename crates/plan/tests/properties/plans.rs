@@ -206,7 +206,7 @@ proptest! {
                 let placed = placement.is_none() || content.placement == placement;
                 let as_written = content.assigned == pool.target.hash() && placed;
                 let complete = as_written || left.completion.is_some() || pool.is_paused();
-                prop_assert!(complete || !node.follows_config_source(), "keeps an incomplete assignment");
+                prop_assert!(complete || node.obstacle.is_some(), "keeps an incomplete assignment");
             }
         }
     }

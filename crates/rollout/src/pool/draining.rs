@@ -29,7 +29,7 @@ impl Draining {
         Self { since, evictions: Evictions::new(), volumes: VolumeCount::Unknown }
     }
 
-    /// The next time after `now` at which the drain goes on by itself.
+    /// The next time after `now` at which the drain continues without an event.
     pub(super) fn wakes(&self, now: Instant) -> Option<Instant> {
         let again = match self.volumes {
             VolumeCount::Known { again, .. } => Some(again),
