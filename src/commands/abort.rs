@@ -5,13 +5,12 @@ use std::time::Duration;
 use super::{CommandResult, Exit, Terminal};
 use crate::arguments::cluster::parse_timeout;
 use crate::arguments::orders::{OrderArgs, holder, parse_reason};
-use crate::report;
 use crate::report::orders::{AbortResult, Aborted, Holder};
 use crate::report::{Format, orders};
+use crate::runs::emit::Shown;
 use crate::runs::run;
 use nodecfg_cluster::lock;
 use nodecfg_cluster::lock::HoldState;
-use nodecfg_contract::json_document::Document;
 use nodecfg_observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, wherever it runs.
@@ -82,15 +81,11 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         aborted.result = AbortResult::HolderDied;
         (aborted.holder, aborted.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
     }
-    match format {
-        Format::Text => orders::aborted(&mut terminal.out, &aborted, terminal.out_width)?,
-        Format::Markdown => orders::aborted_markdown(&mut terminal.out, &aborted)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(aborted.clone())?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(aborted.clone())?)?,
-    }
-    Ok(match aborted.result {
+    let exit = match aborted.result {
         AbortResult::StillRunning if *stop.borrow() => Exit::NotConverged,
         AbortResult::StillRunning => Exit::Locked,
         _ => Exit::Done,
-    })
+    };
+    let report = orders::aborted(&aborted);
+    Ok(Shown::of(aborted, report, terminal).print(format.into(), exit, terminal))
 }

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{CommandResult, Exit, Terminal};
 use crate::arguments::orders::{FleetLocation, OrderArgs, holder, parse_reason};
-use crate::report;
 use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
 use crate::report::{Format, orders};
+use crate::runs::emit::Shown;
 use crate::runs::run;
 use nodecfg_cluster::lock;
 use nodecfg_cluster::lock::LeaseSnapshot;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_observed::Pause;
 
@@ -83,11 +82,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             known: known.contains(pool),
         }
     };
-    print_results(&args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
+    print_results("pause", &args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
 }
 
 /// Prints the result of an order, once for each pool.
 pub(super) fn print_results(
+    command: &'static str,
     order: &OrderArgs,
     location: FleetLocation,
     snapshot: &LeaseSnapshot,
@@ -104,11 +104,6 @@ pub(super) fn print_results(
         running: holder(snapshot.view.as_ref(), snapshot.now),
     };
     let scope_args = order.scope_args();
-    match format {
-        Format::Text => orders::pools(&mut terminal.out, &results, &scope_args, terminal.out_width)?,
-        Format::Markdown => orders::pools_markdown(&mut terminal.out, &results, &scope_args)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(results)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(results)?)?,
-    }
-    Ok(Exit::Done)
+    let report = orders::pools(command, &results, &scope_args);
+    Ok(Shown::of(results, report, terminal).print(format.into(), Exit::Done, terminal))
 }

@@ -12,11 +12,12 @@ use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::repository::OptionalRepositoryArgs;
 use crate::arguments::unknown_name::unknown_name;
-use crate::report;
 use crate::report::pruning::Pruning;
 use crate::report::{Format, count, progress, pruning};
+use crate::runs::emit::Shown;
 use crate::runs::reconcile::LockArgs;
 use crate::runs::run;
+use crate::runs::write_review::layout;
 use crate::terminal::confirm::ConfirmArgs;
 use nodecfg_cluster::lock::HeldLock;
 use nodecfg_cluster::reading::observe::read_contents;
@@ -210,10 +211,9 @@ async fn delete(
 }
 
 fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> io::Result<()> {
-    match format {
-        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0, terminal.out_line),
-        Format::Markdown => pruning::markdown(&mut terminal.out, pruning),
-        Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?),
-        Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?),
-    }
+    let shown = Shown {
+        printed: layout(terminal.out_line, verbose > 0),
+        ..Shown::of(pruning, pruning::report(pruning), terminal)
+    };
+    shown.write(&mut terminal.out, format.into())
 }

@@ -12,15 +12,14 @@ use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::repository::OptionalRepositoryArgs;
 use crate::arguments::unknown_name::unknown_name;
-use crate::report;
 use crate::report::release::{Release, ReleaseEnd, ReleasedNode};
 use crate::report::{Format, count, progress, release};
+use crate::runs::emit::Shown;
 use crate::runs::reconcile::LockArgs;
 use crate::runs::run;
 use crate::terminal::confirm::ConfirmArgs;
 use nodecfg_cluster::lock::HeldLock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, LabelKeys};
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_observed::{Node, Released};
 
@@ -207,12 +206,7 @@ fn exit(shown: &Release) -> Exit {
 }
 
 fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> io::Result<()> {
-    match format {
-        Format::Text => release::text(&mut terminal.out, shown, terminal.out_line),
-        Format::Markdown => release::markdown(&mut terminal.out, shown),
-        Format::Json => report::json(&mut terminal.out, &Document::value(shown.clone())?),
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(shown.clone())?),
-    }
+    Shown::of(shown, release::report(shown), terminal).write(&mut terminal.out, format.into())
 }
 
 #[cfg(test)]

@@ -60,5 +60,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             known: known.contains(pool),
         }
     };
-    print_results(&args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
+    print_results("resume", &args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod comparison;
 pub(crate) mod drain_forecast;
+pub(crate) mod emit;
 pub(crate) mod kubelet_samples;
 pub(crate) mod live;
 pub(crate) mod plan_file;

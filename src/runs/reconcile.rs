@@ -139,7 +139,15 @@ impl Reconciliation<'_> {
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = with_drained_pods(self.review(&plan), &plan, self.reader).await;
-        let printed = write_review::write(&review, self.format, None, self.reports, self.verbose, terminal);
+        let printed = write_review::write(
+            self.purpose.command(),
+            &review,
+            self.format,
+            None,
+            self.reports,
+            self.verbose,
+            terminal,
+        );
         Ok((plan, printed))
     }
 
