@@ -588,7 +588,7 @@ fn help_of_errors_is_one_sentence_on_one_line() {
 }
 
 #[test]
-fn texts_have_no_machine_paths_and_no_stray_whitespace() {
+fn texts_have_no_machine_paths() {
     // Composed, so that this file does not match.
     let machines =
         [format!("/{}/", "root"), format!("/{}/", "Users"), format!("/tmp{}", "/wt"), format!("/{}/", "work")];
@@ -605,26 +605,8 @@ fn texts_have_no_machine_paths_and_no_stray_whitespace() {
                     .map(|path| format!("{file}:{}: {path}", index + 1)),
             );
         }
-        let as_written = ["tests/data", "fuzz/corpus"].iter().any(|folder| is_in(&file, folder))
-            || file.ends_with(".snap")
-            || file == "LICENSE"
-            || file == "Cargo.lock";
-        if as_written {
-            continue;
-        }
-        for (index, line) in text.lines().enumerate() {
-            if line.ends_with([' ', '\t', '\r']) {
-                found.push(format!("{file}:{}: ends with white space", index + 1));
-            }
-            if line.contains('\t') {
-                found.push(format!("{file}:{}: has a tab", index + 1));
-            }
-        }
-        if !text.is_empty() && !text.ends_with('\n') {
-            found.push(format!("{file}: does not end with a line feed"));
-        }
     }
-    none("texts", &found);
+    none("paths of machines", &found);
 }
 
 // --- documents ---
@@ -874,72 +856,15 @@ fn reference_lists_every_field_and_output() {
     none("not in docs/reference/repository.md or docs/reference/json.md", &missing);
 }
 
-/// Anchors of the headings of a document, as GitHub generates them: lower case, no punctuation, `-` for each space,
-/// and a number for duplicates.
-fn anchors(text: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut fenced = false;
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-            continue;
-        }
-        let Some(title) = line.strip_prefix('#').filter(|_| !fenced) else { continue };
-        let Some(title) = title.trim_start_matches('#').strip_prefix(' ') else { continue };
-        // For a link in a heading, its text.
-        let title = title.split("](").enumerate().fold(String::new(), |title, (index, part)| {
-            title + if index == 0 { part } else { part.split_once(')').map_or(part, |(_, rest)| rest) }
-        });
-        let name: String = title
-            .trim()
-            .to_lowercase()
-            .chars()
-            .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
-            .map(|c| if c == ' ' { '-' } else { c })
-            .collect();
-        let mut unique = name.clone();
-        let mut number = 0;
-        while !found.insert(unique.clone()) {
-            number += 1;
-            unique = format!("{name}-{number}");
-        }
-    }
-    found
-}
-
-#[test]
-fn anchors_equal_those_of_github() {
-    let text = "# `sync --plan`, and [more](x.md)\n## A\n```sh\n# no heading\n```\n### A\n#no heading\n";
-    let expected = ["sync---plan-and-more", "a", "a-1"].map(str::to_owned);
-    assert_eq!(anchors(text), expected.into());
-}
-
-/// Folders of the project. A code span that begins with one is a path, and counts as a link.
+/// Folders of the project. A code span that begins with one is a path.
 const FOLDERS: [&str; 11] =
     [".ci", ".github", "action", "benches", "crates", "data", "deploy", "docs", "examples", "schemas", "src"];
 
 #[test]
-fn links_of_documents_resolve() {
-    let (mut links, mut paths) = (0, 0);
-    let mut found = Vec::new();
+fn paths_in_documents_exist() {
+    let (mut paths, mut found) = (0, Vec::new());
     for document in documents() {
         let text = read(&document);
-        let folder = Path::new(&document).parent().unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.contains("://") {
-                continue;
-            }
-            let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
-            let path = if file.is_empty() { root().join(&document) } else { root().join(folder).join(file) };
-            links += 1;
-            let leads = match anchor {
-                None => path.exists(),
-                Some(anchor) => fs::read_to_string(&path).is_ok_and(|text| anchors(&text).contains(anchor)),
-            };
-            if !leads {
-                found.push(format!("{document}: {target}"));
-            }
-        }
         for span in code(&text) {
             let span = span.trim_end_matches('/');
             let is_path =
@@ -951,8 +876,8 @@ fn links_of_documents_resolve() {
             }
         }
     }
-    none("links", &found);
-    assert!(links > 100 && paths > 100, "only {links} links and {paths} paths; does the test still find them?");
+    none("paths", &found);
+    assert!(paths > 100, "only {paths} paths; does the test still find them?");
     assert!(FOLDERS.iter().all(|folder| root().join(folder).is_dir()), "{FOLDERS:?}");
 }
 
@@ -1010,41 +935,21 @@ fn versions_agree() {
     }
 }
 
-/// The reference of a `uses:` line of a workflow, if it is not pinned to a full commit with its version in a comment.
-fn unpinned(line: &str) -> Option<&str> {
-    let (_, action) = line.split_once("uses:").filter(|(before, _)| before.trim_matches([' ', '-']).is_empty())?;
-    let action = action.trim();
-    let pin = || action.split_once('@')?.1.split_once(" # v");
-    let is_commit = |commit: &str| commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let is_pinned = pin().is_some_and(|(commit, version)| {
-        is_commit(commit) && version.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3
-    });
-    (!action.starts_with("./") && !is_pinned).then_some(action)
-}
-
+/// zizmor reads no documents, and no versions in comments without network.
 #[test]
-fn workflows_pin_actions_to_commits() {
-    let commit = "11bd71901bbe5b1630ceea73d27597364c9af683";
-    for (line, pinned) in [
-        (format!("      - uses: actions/checkout@{commit} # v4.2.2"), true),
-        (format!("        uses: actions/checkout@{commit} # v4.2.2"), true),
-        ("      - uses: ./".to_owned(), true),
-        (format!("      - uses: actions/checkout@{commit}"), false),
-        (format!("      - uses: actions/checkout@{commit} # main"), false),
-        (format!("      - uses: actions/checkout@{} # v4.2.2", &commit[..39]), false),
-        ("      - uses: actions/checkout@v4.2.2 # v4.2.2".to_owned(), false),
-        ("      - uses: docker://alpine:3".to_owned(), false),
-    ] {
-        assert_eq!(unpinned(&line).is_none(), pinned, "{line}");
-    }
-    let (mut seen, mut bad) = (0, Vec::new());
+fn actions_are_pinned_to_commits_and_name_versions() {
+    let action = regex::Regex::new(r"(?m)^[ -]*uses: ([^./].*)").unwrap();
+    let pinned = regex::Regex::new(r"^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$").unwrap();
+    let (mut seen, mut found) = (0, Vec::new());
     for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
-        for line in read(&file).lines() {
-            seen += usize::from(line.trim_start_matches([' ', '-']).starts_with("uses:"));
-            bad.extend(unpinned(line).map(|action| format!("{file}: {action}")));
+        for used in action.captures_iter(&read(&file)) {
+            seen += 1;
+            if !pinned.is_match(&used[1]) {
+                found.push(format!("{file}: {}", &used[1]));
+            }
         }
     }
-    none("unpinned actions", &bad);
+    none("unpinned actions", &found);
     assert!(seen >= 20, "only {seen} uses of actions; does the test still find them?");
 }
 
