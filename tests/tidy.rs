@@ -647,27 +647,6 @@ fn finds_code_in_markdown() {
     assert_eq!(code(text), ["b", "d\ne", "g `h`", "i", "j", "l", "n"]);
 }
 
-/// Program and arguments of a command line that runs nodecfg, directly or by cargo, or the agent.
-fn arguments(code: &str) -> Option<(&'static str, Vec<&str>)> {
-    let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
-    let words: Vec<&str> = code.split_whitespace().collect();
-    match words.as_slice() {
-        // Arguments behind `--` are those of another program.
-        ["nodecfg" | "target/debug/nodecfg", rest @ ..] => {
-            Some((NODECFG, rest.iter().take_while(|word| **word != "--").copied().collect()))
-        }
-        ["nodecfg-agent" | "target/debug/nodecfg-agent", rest @ ..] => Some((AGENT, rest.to_vec())),
-        ["cargo", "run", rest @ ..] => {
-            Some((NODECFG, rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()))
-        }
-        _ => None,
-    }
-}
-
-/// Names of the programs.
-const NODECFG: &str = "nodecfg";
-const AGENT: &str = "nodecfg-agent";
-
 fn nodecfg(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_nodecfg")).args(arguments).output().expect("nodecfg runs");
     assert!(output.status.success(), "nodecfg {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -681,110 +660,6 @@ fn subcommands() -> BTreeSet<String> {
     list.filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .map(|line| line.split_whitespace().next().unwrap().to_owned())
         .collect()
-}
-
-/// Long options that a help describes, not those that its sentences name.
-fn described(help: &str) -> BTreeSet<String> {
-    let described = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let words = described.flat_map(|line| line.split("  ").next().unwrap().split([' ', ',', '=', '[', '<', '.']));
-    words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
-}
-
-/// Long options of each command, by program and command. The agent without a command is its service.
-fn options() -> BTreeMap<(&'static str, String), BTreeSet<String>> {
-    let mut options = BTreeMap::new();
-    for command in subcommands() {
-        let described = if command == "help" { BTreeSet::new() } else { described(&nodecfg(&["help", &command])) };
-        options.insert((NODECFG, command), described);
-    }
-    options.insert((NODECFG, String::new()), described(&nodecfg(&["--help"])));
-    let mut agent = nodecfg_agent::cli::command();
-    agent.build();
-    options.insert((AGENT, String::new()), described(&agent.render_long_help().to_string()));
-    for command in agent.get_subcommands_mut() {
-        options.insert((AGENT, command.get_name().to_owned()), described(&command.render_long_help().to_string()));
-    }
-    options
-}
-
-#[test]
-fn documented_commands_and_options_exist() {
-    let known = options();
-    assert!(known[&(NODECFG, "sync".to_owned())].contains("--dry-run"), "{known:?}");
-    assert!(known[&(AGENT, "boot".to_owned())].contains("--startup-taint"), "{known:?}");
-    let mut found = Vec::new();
-    let mut seen = BTreeMap::from([(NODECFG, 0), (AGENT, 0)]);
-    for document in documents() {
-        for (program, words, line) in
-            code(&read(&document)).into_iter().filter_map(|code| arguments(code).map(|(of, words)| (of, words, code)))
-        {
-            let of_program = |word: &str| known.contains_key(&(program, word.to_owned()));
-            // The value of an option may precede the command.
-            let options_first = words.first().is_some_and(|word| word.starts_with('-'));
-            let command = words.iter().find(|word| options_first && of_program(word));
-            let command = command.or_else(|| words.iter().find(|word| !options_first && !word.starts_with('-')));
-            let command = command.copied().unwrap_or_default();
-            *seen.get_mut(program).unwrap() += 1;
-            // `nodecfg help COMMAND` has no options.
-            let Some(options) = known.get(&(program, command.to_owned())) else {
-                found.push(format!("{document}: `{line}`: no command {command}"));
-                continue;
-            };
-            let long = words.iter().filter_map(|word| word.split(['=', '[']).next());
-            for option in long.filter(|word| word.starts_with("--") && word.len() > 2) {
-                if !options.contains(option) && !["--help", "--version"].contains(&option) {
-                    found.push(format!("{document}: `{line}`: {program} {command} has no {option}"));
-                }
-            }
-        }
-    }
-    none("commands", &found);
-    assert!(seen[NODECFG] > 300 && seen[AGENT] > 20, "only {seen:?} commands; does the test still find them?");
-}
-
-/// Options of other programs that documents name alone, with their program.
-const OPTIONS_OF_OTHERS: [(&str, &str); 16] = [
-    ("--annotate-nodes", "kured"),
-    ("--collector.textfile.directory", "node_exporter"),
-    ("--config-dir", "kubelet"),
-    ("--default-sig-expire", "gpg"),
-    ("--digest-algo", "gpg"),
-    ("--dynamic-config-dir", "kubelet up to 1.23"),
-    ("--feature-gates", "kubelet"),
-    ("--from-file", "kubectl create secret"),
-    ("--hostname-override", "kubelet"),
-    ("--kube-reserved", "kubelet"),
-    ("--mode", "talosctl"),
-    ("--node-ip", "kubelet"),
-    ("--seccomp-default", "kubelet"),
-    ("--since", "journalctl"),
-    ("--textmode", "gpg"),
-    ("--vmodule", "kubelet"),
-];
-
-#[test]
-fn options_in_documents_exist() {
-    let known: BTreeSet<String> = options().into_values().flatten().collect();
-    let (mut found, mut others, mut seen) = (Vec::new(), BTreeSet::new(), 0);
-    for document in documents() {
-        for span in code(&read(&document)).into_iter().filter(|span| span.starts_with("--")) {
-            let option = span.split([' ', '\n', '=', '[']).next().unwrap();
-            seen += 1;
-            match OPTIONS_OF_OTHERS.iter().find(|(theirs, _)| *theirs == option) {
-                Some((theirs, _)) => drop(others.insert(*theirs)),
-                None if known.contains(option) => {}
-                None => found.push(format!("{document}: `{span}`")),
-            }
-        }
-    }
-    none("options that no command has", &found);
-    assert!(seen > 200, "only {seen} options; does the test still find them?");
-    let unused: Vec<String> = OPTIONS_OF_OTHERS
-        .iter()
-        .filter(|(option, _)| !others.contains(option))
-        .map(|(option, _)| (*option).to_owned())
-        .collect();
-    none("no document names these options of other programs", &unused);
 }
 
 #[test]
