@@ -146,7 +146,7 @@ fn nodes(run: &Run, outcome: &Outcome, at: Timestamp) -> Nodes {
             .collect(),
         nodes: ended.nodes.iter().map(|node| entry(node, at)).collect(),
     };
-    let column = |title, omitted| NodeColumn { title, omitted };
+    let column = |title, omitted| NodeColumn { title, omitted, optional: false };
     Nodes {
         at,
         pool_columns: Vec::new(),

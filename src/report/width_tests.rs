@@ -401,7 +401,7 @@ fn verify_counts_pools_without_awaited_nodes() {
     }
     let plan = make(&wanted, &observed, &options()).unwrap();
     let text = text(&review::awaited(&plan), 80, false);
-    assert_eq!(text, "web: 1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n\n");
+    assert_eq!(text, "web: 1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
 }
 
 #[test]

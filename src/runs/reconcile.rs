@@ -244,7 +244,7 @@ impl Reconciliation<'_> {
         };
         let interval = self.gates.as_ref().map(|gates| mode.real_duration(gates.interval).max(SHORTEST_GATE_INTERVAL));
         let mode = Mode { gates: interval, ..mode };
-        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review, mode };
+        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review, mode };
         let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

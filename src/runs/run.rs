@@ -87,12 +87,11 @@ impl Purpose {
 }
 
 /// Input of a [`Reporter`].
-#[derive(Clone, Copy)]
 pub(crate) struct RunSubject<'a> {
     pub(crate) purpose: Purpose,
     pub(crate) header: &'a RunHeader,
     pub(crate) plan: &'a Plan,
-    pub(crate) review: &'a Review,
+    pub(crate) review: Review,
     pub(crate) mode: Mode,
 }
 
@@ -126,9 +125,10 @@ impl Reporter {
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
         let RunSubject { purpose, header, plan, review, mode } = subject;
+        let run = Run { command: purpose.command(), header: header.clone(), review };
         let (start, began) = (nodecfg_clock::now(), nodecfg_clock::instant());
-        let plan_report = shown::report(purpose.command(), review);
-        let planned = Noticed::of(shown::body(review), &plan_report);
+        let plan_report = shown::report(run.command, &run.review);
+        let planned = Noticed::of(shown::body(&run.review), &plan_report);
         let mut open = reports.open();
         for report in open.iter_mut().filter(|report| report.output == Output::Json) {
             report.write(|out| JsonLines(out).document(start, "planned", &planned));
@@ -171,7 +171,7 @@ impl Reporter {
             format,
             verbose: verbose > 0,
             reports: open,
-            run: Run { command: purpose.command(), header: header.clone(), review: review.clone() },
+            run,
             timeline: RunTimeline::new(start),
             reported: false,
             output_error: None,

@@ -218,6 +218,8 @@ pub struct NodeColumn {
     pub title: &'static str,
     /// When a narrow terminal leaves the column out: a lower number before a higher one, and 0 never.
     pub omitted: u8,
+    /// Whether `-o wide` leaves the column out without any value. Other formats always do.
+    pub optional: bool,
 }
 
 /// A pool with its nodes, or all nodes without a pool.

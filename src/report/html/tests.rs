@@ -28,7 +28,7 @@ fn at(second: i64) -> Timestamp {
 fn page_of_an_empty_cluster_has_no_nodes() {
     let status = crate::status::build(&Observed::default(), None, Vec::new(), at(0));
     let page = page(&status::whole(&status, "https://cluster.example", None));
-    assert!(page.contains("<title>nodecfg status: Converged: no nodes.</title>"), "{page}");
+    assert!(page.contains("<title>nodecfg status: No nodes.</title>"), "{page}");
 }
 
 /// At most 600 bytes per node, for messages of any length.
@@ -111,7 +111,7 @@ proptest! {
                 message: format!("x{error}"),
             };
             let pool = NodePool { name: None, fleet: None, cells: Vec::new(), remarks: vec![help.clone()], nodes: vec![entry] };
-            let column = |title| NodeColumn { title, omitted: 0 };
+            let column = |title| NodeColumn { title, omitted: 0, optional: true };
             report.blocks.push(Block::Nodes(Nodes {
                 at: at(1),
                 pool_columns: Vec::new(),

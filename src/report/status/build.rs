@@ -73,7 +73,8 @@ fn nodes(status: &FleetStatus) -> Nodes {
             nodes: nodes.into_iter().map(|node| entry(node, status.at)).collect(),
         });
     }
-    let column = |(title, omitted)| NodeColumn { title, omitted };
+    // The desired configuration needs a repository, and marks are rare.
+    let column = |(title, omitted)| NodeColumn { title, omitted, optional: matches!(title, "draining" | "desired") };
     let columns = [
         ("since", 0),
         ("draining", 0),
@@ -203,6 +204,9 @@ fn result(status: &FleetStatus) -> Conclusion {
         0 => String::new(),
         number => format!("; {number} draining"),
     };
+    if status.pools.is_empty() {
+        return Conclusion::sentence(Grade::Neutral, "No nodes.");
+    }
     let grade = status.states.keys().next().map_or(Grade::Good, |worst| worst.grade());
     Conclusion { label: label.to_owned(), grade, text: format!("{text}{marked}{suffix}.").into() }
 }

@@ -201,7 +201,7 @@ fn document_sorts_nodes_by_pool_and_name() {
     assert_eq!(document["pools"][0]["worst"], "failed");
     assert!(document["nodes"][10]["explanation"]["meaning"].is_string());
     let empty = build(&observed([]), None, Vec::new(), at());
-    assert_eq!(shown(&empty, 80, false), "Converged: no nodes.\n");
+    assert_eq!(shown(&empty, 80, false), "No nodes.\n");
 }
 
 #[test]

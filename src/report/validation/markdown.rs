@@ -35,12 +35,12 @@ impl Renderer for MarkdownReport {
             (0, files) => count(files, "file"),
             (pools, files) => format!("{}, {}", count(pools, "pool"), count(files, "file")),
         };
-        let (label, grade, text) = match totals.is_valid() {
+        let result = match totals.is_valid() {
             true if self.findings.is_empty() && totals.notes == 0 => {
-                ("valid:", Grade::Good, format!("{checked}, nothing to report"))
+                Conclusion::sentence(Grade::Good, format!("{checked} valid, nothing to report"))
             }
-            true => ("valid:", Grade::Good, checked),
-            false => ("invalid:", Grade::Bad, count(totals.errors, "error")),
+            true => Conclusion::sentence(Grade::Good, format!("{checked} valid")),
+            false => Conclusion::sentence(Grade::Bad, format!("invalid, {}", count(totals.errors, "error"))),
         };
         let kubelet = |(minor, results): (&_, &VersionTotals)| {
             let assumed = if totals.assumed == Some(*minor) { " (assumed)" } else { "" };
@@ -52,7 +52,7 @@ impl Renderer for MarkdownReport {
             .then(|| Item::new(format!("{}; show with `-v`.", count(totals.notes, "note"))));
         let report = Report {
             command: "validate",
-            result: Some(Conclusion { label: label.to_owned(), grade, text: text.into() }),
+            result: Some(result),
             blocks: [Block::Table(table(&self.findings))]
                 .into_iter()
                 .chain(kubelets.chain(notes).map(Block::Item))

@@ -46,7 +46,7 @@ pub fn write_wide(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let nodes =
         || report.blocks.iter().find_map(|block| if let Block::Nodes(nodes) = block { Some(nodes) } else { None });
     let table = match &report.wide {
-        Some(wide) => text_table(wide, &wide.rows).spaced(),
+        Some(wide) => text_table(wide, &wide.rows, true).spaced(),
         None => nodes().map_or_else(|| TextTable::new(Vec::new()), nodes::wide),
     };
     table.lines(table.natural_width()).iter().try_for_each(|line| writeln!(out, "{line}"))
@@ -55,6 +55,9 @@ pub fn write_wide(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 impl Layout {
     fn report(self, report: &Report) -> String {
         let mut text = self.blocks(&report.blocks);
+        if report.result.is_none() && report.lead.is_none() && text.ends_with("\n\n") {
+            text.pop();
+        }
         if let Some(result) = &report.result {
             let label = styled(&one_line(&result.label), Some(result.grade));
             text.push_str(&self.wrapped(&format!("{label} {}", words(&result.text)), 0, 2));
@@ -174,7 +177,7 @@ impl Layout {
     fn table(self, table: &Table, indent: usize) -> String {
         let shown = if self.all { table.rows.len() } else { table.rows.len().min(MAX_ROWS) };
         let rows = table.rows.get(..shown).unwrap_or_default();
-        let lines = text_table(table, rows).lines(self.width.saturating_sub(indent));
+        let lines = text_table(table, rows, false).lines(self.width.saturating_sub(indent));
         let mut text: String = lines.iter().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect();
         let more = table.rows.len() - shown;
         if more > 0 {
@@ -233,16 +236,17 @@ fn styled_label(label: String, grade: Option<Grade>) -> String {
     }
 }
 
-/// Rows of a table, without empty columns.
-fn text_table(table: &Table, rows: &[Vec<Cell>]) -> TextTable {
+/// Rows of a table, without columns that have no value unless `with_empty`.
+fn text_table(table: &Table, rows: &[Vec<Cell>], with_empty: bool) -> TextTable {
     let columns = table.columns.iter().enumerate();
-    TextTable::new(columns.filter_map(|(index, title)| column(title, rows, index)).collect())
+    let column = |(index, title): (usize, &&str)| column(title, rows, index, with_empty);
+    TextTable::new(columns.filter_map(column).collect())
 }
 
-/// A column of a table. `None` if it is empty.
-fn column(title: &str, rows: &[Vec<Cell>], index: usize) -> Option<TextColumn> {
+/// A column of a table. `None` if it has no value and is not drawn then.
+fn column(title: &str, rows: &[Vec<Cell>], index: usize, with_empty: bool) -> Option<TextColumn> {
     let cells = || rows.iter().filter_map(|row| row.get(index));
-    let first = cells().find(|cell| **cell != Cell::Empty)?;
+    let first = cells().find(|cell| **cell != Cell::Empty).or(with_empty.then_some(&Cell::Empty))?;
     let shown = cells().map(|cell| text_cell(cell, &cell.text()));
     let column = TextColumn::new(&title.to_uppercase(), shown);
     Some(match first {

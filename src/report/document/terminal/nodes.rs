@@ -21,7 +21,7 @@ pub(super) fn wide(nodes: &Nodes) -> TextTable {
     let mut all: Vec<_> = nodes.all().collect();
     all.sort_by_key(|(_, node)| node.state);
     let rows: Vec<Row<'_>> = all.into_iter().map(Row::of).collect();
-    NodeTable { nodes, rows: &rows }.all_columns(&|_, name| name)
+    NodeTable { nodes, rows: &rows, with_empty: true }.all_columns(&|_, name| name)
 }
 
 impl Layout {
@@ -40,7 +40,7 @@ impl Layout {
         }
         let mut text = String::new();
         if !rows.is_empty() {
-            let lines = NodeTable { nodes, rows: &rows }.fitting(self.width).lines(self.width);
+            let lines = NodeTable { nodes, rows: &rows, with_empty: false }.fitting(self.width).lines(self.width);
             text.extend(lines.into_iter().map(|line| line + "\n"));
         }
         let omitted: Vec<&NodeEntry> = omitted.iter().flat_map(|row| row.alike.iter().copied()).collect();
@@ -141,6 +141,8 @@ fn folded<'a>(rows: Vec<Row<'a>>) -> Vec<Row<'a>> {
 struct NodeTable<'a> {
     nodes: &'a Nodes,
     rows: &'a [Row<'a>],
+    /// Whether columns without any value are drawn, unless they are optional.
+    with_empty: bool,
 }
 
 /// How the name of a configuration is shown in the row of a node.
@@ -191,7 +193,8 @@ impl NodeTable<'_> {
         let kept = self.nodes.columns.iter().enumerate().filter(|(_, column)| is_kept(column.omitted));
         for (index, column) in kept {
             let cells = || self.rows.iter().map(|row| (row.pool, row.cell(index)));
-            if cells().all(|(_, cell)| cell == Cell::Empty) {
+            let is_dropped = column.optional || !self.with_empty;
+            if is_dropped && cells().all(|(_, cell)| cell == Cell::Empty) {
                 continue;
             }
             let is_source = cells().any(|(_, cell)| matches!(cell, Cell::Source(_)));
