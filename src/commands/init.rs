@@ -10,15 +10,14 @@ use crate::capture::{
     AdoptionError, CurrentConfig, Draft, Group, Repository, SCHEMA_FOLDER, StarterPool, adopt, common, common_config,
     empty_repository, group_nodes, with_schemas,
 };
-use crate::report;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{Format, findings};
+use crate::runs::emit::Shown;
 use kubelet_config::values::label::check_label_key;
 use kubelet_config::{Minor, NEWEST_RELEASED};
 use nodecfg_cluster::reading::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::Placement;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_fleet::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
@@ -252,12 +251,8 @@ impl Args {
                 findings::message(&mut terminal.err, remark, "")?;
             }
         }
-        match format {
-            Format::Text => document.text(&mut terminal.out, &self.next(), terminal.out_line)?,
-            Format::Markdown => document.markdown(&mut terminal.out)?,
-            Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
-            Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
-        }
+        let report = document.report(&self.next());
+        Shown::of(document, report, terminal).write(&mut terminal.out, format.into())?;
         Ok(())
     }
 

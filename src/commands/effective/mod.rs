@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::repository::parse_kubernetes_version;
+use crate::report::Format;
 use crate::report::effective::EffectiveConfiguration;
-use crate::report::{self, Format};
+use crate::runs::emit::Shown;
 use crate::terminal::environment;
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, Refused, effective, flag_paths};
 use kubelet_config::verdict::Stage;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 
 mod files;
@@ -71,13 +71,8 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
     };
     let exit = if document.accepted { Exit::Done } else { Exit::InvalidRepository };
-    match format {
-        Format::Text => document.text(&mut terminal.out, &kubelet, terminal.out_line)?,
-        Format::Markdown => document.markdown(&mut terminal.out, &kubelet)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
-    }
-    Ok(exit)
+    let report = document.report(&kubelet);
+    Ok(Shown::of(document, report, terminal).print(format.into(), exit, terminal))
 }
 
 /// What the kubelet does. The outer error is about this command.
