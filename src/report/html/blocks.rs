@@ -86,8 +86,12 @@ fn notices(items: &[&Item], most: usize, links: &Links<'_>) -> Markup {
     html! {
         section.notices aria-label="Notices" {
             (list(items, most, |item| {
-                let bad = (item.grade == Some(Grade::Bad)).then_some("error");
-                html! { div.notice.(bad.unwrap_or("other")) { (self::item(item, links)) } }
+                let class = match item.grade {
+                    Some(Grade::Bad) => "error",
+                    Some(Grade::Warning) => "other",
+                    Some(Grade::Neutral | Grade::Good) | None => "plain",
+                };
+                html! { div.notice.(class) { (self::item(item, links)) } }
             }))
         }
     }
