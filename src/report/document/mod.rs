@@ -469,7 +469,7 @@ pub(super) enum Run<'a> {
 }
 
 /// The blocks, with items that follow each other together.
-pub(super) fn runs(blocks: &[Block]) -> Vec<Run<'_>> {
+pub(super) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Run<'a>> {
     let mut runs: Vec<Run<'_>> = Vec::new();
     for block in blocks {
         match (block, runs.last_mut()) {

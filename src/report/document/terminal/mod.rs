@@ -1,12 +1,11 @@
 //! A report as text for terminals: wrapped at a width, aligned and colored. Nothing in a text can control the terminal.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
 
 use textwrap::{fill, wrap};
 
-use super::{Block, Cell, Conclusion, Item, Piece, Report, Section, Table, Text};
+use super::{Block, Cell, Conclusion, Item, Listed, Piece, Report, Run, Section, Table, Text, listed, runs};
 use crate::layout::within;
 use crate::report::style::{heading, quiet};
 use crate::report::table::{TextCell, TextColumn, TextTable, styled};
@@ -79,14 +78,13 @@ impl Layout {
     /// Blocks with an empty line after each, and after items that follow each other.
     fn blocks(self, blocks: &[Block], most: usize) -> String {
         let (mut text, mut is_open) = (String::new(), false);
-        for (block, shown) in self.drawn(blocks, 0, most) {
-            let is_item = matches!(block, Some(Block::Item(item)) if item.below.is_empty()) || block.is_none();
-            if is_open && !is_item {
+        for (is_line, shown) in self.drawn(blocks, 0, most) {
+            if is_open && !is_line {
                 text.push('\n');
             }
             text.push_str(&shown);
-            is_open = is_item;
-            if !is_item {
+            is_open = is_line;
+            if !is_line {
                 text.push('\n');
             }
         }
@@ -96,26 +94,19 @@ impl Layout {
         text
     }
 
-    /// Each block that has a text, with its text. Without a block: a note about omitted items.
-    fn drawn(self, blocks: &[Block], indent: usize, most: usize) -> Vec<(Option<&Block>, String)> {
-        let blocks = self.flat(blocks);
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    /// The text of each block, without empty ones, and whether it is an item without others below it.
+    fn drawn(self, blocks: &[Block], indent: usize, most: usize) -> Vec<(bool, String)> {
         let mut drawn = Vec::new();
-        for (index, block) in blocks.iter().enumerate() {
-            let Block::Item(Item { label: Some(label), .. }) = block else {
-                drawn.push((Some(*block), self.block(block, indent)));
-                continue;
-            };
-            let number = numbers.entry(label).or_default();
-            *number += 1;
-            if *number <= most {
-                drawn.push((Some(*block), self.block(block, indent)));
-            }
-            let is_alike =
-                |next: &&Block| matches!(next, Block::Item(Item { label: Some(other), .. }) if other == label);
-            if *number > most && !blocks.iter().skip(index + 1).any(is_alike) {
-                let note = format!("{label}: {} more; {} lists them", *number - most, self.all_option);
-                drawn.push((None, self.quiet(&note, indent)));
+        for run in runs(self.flat(blocks)) {
+            match run {
+                Run::Items(items) => drawn.extend(listed(&items, most).into_iter().map(|listed| match listed {
+                    Listed::Item(item) => (item.below.is_empty(), self.item(item, indent, 0)),
+                    Listed::More(label, more) => {
+                        let note = format!("{label}: {more} more; {} lists them", self.all_option);
+                        (true, self.quiet(&note, indent))
+                    }
+                })),
+                Run::Block(block) => drawn.push((false, self.block(block, indent))),
             }
         }
         drawn.retain(|(_, text)| !text.is_empty());
