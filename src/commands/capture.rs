@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::{ClusterArgs, label_keys};
-use crate::arguments::repository::OptionalRepositoryArgs;
+use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::unknown_name::{unknown_name, unknown_node};
 use crate::atomic_file::{Readers, replace};
 use crate::capture::{
@@ -50,7 +50,7 @@ pub(super) struct Args {
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "nodes")]
     selector: Option<LabelSelector>,
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Capture at most N nodes of a pool or selector: Ready nodes first, then by name.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all_nodes")]
     at_most: u32,
@@ -193,12 +193,12 @@ fn too_large(node: &NodeName) -> ClusterError {
 impl Args {
     async fn select(&self, terminal: &mut Terminal) -> Result<SelectedNodes, CommandError> {
         let labels = LabelKeys::Only(BTreeSet::from([POOL_LABEL.to_owned()]));
-        if let (Some(loaded), Some(pool)) = (self.repository.load(terminal).await?, &self.pool) {
+        if let (Some(loaded), Some(pool)) = (self.repository.load_named(terminal).await?, &self.pool) {
             if !loaded.desired.pools.contains_key(pool) {
                 let known = loaded.desired.pools.keys().map(PoolName::as_str);
                 return Err(unknown_pool(
                     pool,
-                    &format!("in the repository {}", loaded.arguments.path.display()),
+                    &format!("in the repository {}", loaded.arguments.path().display()),
                     known,
                 ));
             }

@@ -125,9 +125,7 @@ impl Args {
     /// The revision to compare with, if any.
     fn base(&self) -> Result<Option<String>, CommandError> {
         let Some(merged) = &self.merge_of else { return Ok(self.against.clone()) };
-        let base = merged_into(&self.repository.history_options()?, merged);
-        let base = base.map_err(|error| CommandError::Repository(Box::new(error)))?;
-        Ok(Some(base.as_str().to_owned()))
+        Ok(Some(merged_into(&self.repository.history_options()?, merged)?.as_str().to_owned()))
     }
 
     /// Compares two revisions, and checks the new one for the kubelet versions that the pools declare.

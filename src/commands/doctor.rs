@@ -133,7 +133,7 @@ impl Args {
         }
         facts.repository = loaded.map(|loaded| {
             let Loaded { desired, findings, arguments, .. } = loaded?;
-            let shown = arguments.path.display();
+            let shown = arguments.path().display();
             let commit = desired.commit.as_ref().map(|commit| format!(" at {}", commit.short())).unwrap_or_default();
             let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
             let plan = match (&facts.observed, &facts.unlisted) {

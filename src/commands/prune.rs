@@ -10,7 +10,7 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
-use crate::arguments::repository::OptionalRepositoryArgs;
+use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report;
 use crate::report::pruning::Pruning;
@@ -44,7 +44,7 @@ const CONCURRENCY: usize = 8;
 )))]
 pub(super) struct Args {
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Keep the newest N ConfigMaps of each pool, even if unused.
     #[arg(long, value_name = "N", default_value_t = KEEP, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
@@ -74,7 +74,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     if !args.dry_run.is_requested() {
         args.confirm.require_terminal()?;
     }
-    let desired = args.repository.load(terminal).await?.map(|loaded| loaded.desired);
+    let desired = args.repository.load_named(terminal).await?.map(|loaded| loaded.desired);
     let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let (fleet, namespace) = match &desired {
         // As diff and sync do, so that all of them agree on what is unused.

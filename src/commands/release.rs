@@ -10,7 +10,7 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
-use crate::arguments::repository::OptionalRepositoryArgs;
+use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report;
 use crate::report::release::{Release, ReleaseEnd, ReleasedNode};
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     #[command(flatten)]
     dry_run: DryRunArgs,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if !args.dry_run.is_requested() {
         args.confirm.require_terminal()?;
     }
-    let desired = args.repository.load(terminal).await?.map(|loaded| loaded.desired);
+    let desired = args.repository.load_named(terminal).await?.map(|loaded| loaded.desired);
     let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
     let (fleet, namespace) = match &desired {
         Some(desired) => (desired.fleet.clone(), args.bound.cluster.namespace(desired, &reader)?),

@@ -1,7 +1,6 @@
 //! `nodecfg reset`: returns nodes to their local configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
@@ -9,7 +8,7 @@ use crate::arguments::disruption::DisruptionArgs;
 use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::reports::ReportArgs;
-use crate::arguments::repository::{Loaded, OptionalRepositoryArgs, RepositoryArgs};
+use crate::arguments::repository::{Loaded, RepositoryArgs};
 use crate::arguments::scope::with_keys_of;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report::progress::RunHeader;
@@ -62,7 +61,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Allow N unavailable nodes of each pool. Default: 1, or the budget in the repository.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_unavailable: Option<u32>,
@@ -97,7 +96,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::require_stream_format(format)?;
         args.confirm.require_terminal()?;
     }
-    let repository = args.repository.load(terminal).await?;
+    let repository = args.repository.load_named(terminal).await?;
     let gate = repository.as_ref().map_or(Strictness::Lenient, |loaded| loaded.arguments.gate());
     let reader = args.bound.reader(args.label_keys(repository.as_ref())).await?;
     let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
@@ -245,7 +244,7 @@ impl Args {
                 desired,
                 snapshot: Snapshot::of_texts([]),
                 findings: Vec::new(),
-                arguments: RepositoryArgs::of(Path::new(".")),
+                arguments: RepositoryArgs::default(),
             },
             namespace,
             observed,

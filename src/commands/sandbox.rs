@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::repository::{Loaded, OptionalRepositoryArgs};
+use crate::arguments::repository::{Loaded, RepositoryArgs};
 use crate::report;
 use crate::report::findings;
 use crate::sandbox_nodes;
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pools: Vec<PoolName>,
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Simulate this Kubernetes version: 1.21 (kubelets follow spec.configSource) or 1.36 (agents follow
     /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
@@ -140,7 +140,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let requested = args.kubernetes_version.map(Version::profile);
-    let loaded = args.repository.load(terminal).await?;
+    let loaded = args.repository.load_named(terminal).await?;
     let (profile, mut specs) = match &loaded {
         Some(loaded) => matching_nodes(&loaded.desired, args.nodes, requested, terminal)?,
         None => {

@@ -117,6 +117,12 @@ impl From<io::Error> for CommandError {
     }
 }
 
+impl From<RepositoryError> for CommandError {
+    fn from(error: RepositoryError) -> Self {
+        Self::Repository(Box::new(error))
+    }
+}
+
 impl From<SyncFailure> for Exit {
     /// Uses the exit code of a sync that ends for the same reason.
     fn from(failure: SyncFailure) -> Self {

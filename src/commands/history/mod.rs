@@ -75,8 +75,7 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
             );
         }
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
-        let known = known(&args.repository.history_options()?, commits)
-            .map_err(|error| CommandError::Repository(Box::new(error)))?;
+        let known = known(&args.repository.history_options()?, commits)?;
         let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired };
         Some(subject.find(&mut revisions, &observed, &known))
     };

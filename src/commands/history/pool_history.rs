@@ -8,7 +8,7 @@ use crate::terminal::failure::CommandError;
 use crate::terminal::streams::Terminal;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Desired, Draft, draft};
+use nodecfg_fleet::{Desired, Draft};
 
 /// The revisions of one pool.
 pub(crate) struct PoolHistory {
@@ -28,15 +28,9 @@ impl PoolHistory {
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
         let options = repository.history_options()?;
-        let snapshot = match repository.load(terminal).await {
-            Ok(loaded) => loaded.snapshot,
-            Err(CommandError::Invalid { snapshot, .. }) => *snapshot,
-            Err(failure) => return Err(failure),
-        };
-        let draft = draft(&snapshot, repository.gate());
+        let (snapshot, draft) = repository.draft(repository.revision.signers.read()?, terminal).await?;
         let mut log = Log::new(pool.clone(), repository.gate(), limit);
-        let end = walk(&options, |logged, snapshot| log.push(logged, snapshot))
-            .map_err(|error| CommandError::Repository(Box::new(error)))?;
+        let end = walk(&options, |logged, snapshot| log.push(logged, snapshot))?;
         let revisions = log.end(end);
         if revisions.iter().all(|revision| revision.content == Content::Absent) {
             return Err(unknown_pool(pool, draft.desired.as_ref()));
