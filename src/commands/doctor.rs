@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::cluster::{BoundClusterArgs, invalid_default_name, label_keys};
+use crate::arguments::cluster::{BoundClusterArgs, label_keys};
 use crate::arguments::repository::{Loaded, LocalRepositoryArgs};
 use crate::doctor;
 use crate::doctor::{
@@ -95,14 +95,16 @@ impl Args {
         }
     }
 
+    fn namespace(&self, loaded: Option<&Loaded>, binding: Binding) -> Result<NamespaceName, CommandError> {
+        self.bound.cluster.namespace_or(loaded.and_then(|loaded| loaded.desired.namespace.as_ref()), binding)
+    }
+
     async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, CommandError> {
         let loaded = self.loaded(terminal).await?;
         let valid = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
-        let (given, default) = (self.bound.cluster.named_namespace().cloned(), Binding::default().default_namespace());
-        let namespace = given.or_else(|| valid.and_then(|loaded| loaded.desired.namespace.clone()));
         let mut facts = Facts {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            namespace: namespace_or(namespace.clone(), default)?,
+            namespace: self.namespace(valid, Binding::default())?,
             server: Err(Unavailable::default()),
             rights: Vec::new(),
             admission: None,
@@ -127,7 +129,7 @@ impl Args {
                 let version = answer(version);
                 facts.server = Ok(Server { address, found: connection.found, version, ahead, now });
                 if let Some(by_version) = by_version {
-                    self.look(reader, by_version, namespace, valid, &mut facts).await?;
+                    self.look(reader, by_version, valid, &mut facts).await?;
                 }
             }
         }
@@ -153,7 +155,6 @@ impl Args {
         &self,
         reader: ClusterReader,
         by_version: Binding,
-        namespace: Option<NamespaceName>,
         loaded: Option<&Loaded>,
         facts: &mut Facts,
     ) -> Result<(), CommandError> {
@@ -177,7 +178,7 @@ impl Args {
                 (by_version, Err(reader))
             }
         };
-        facts.namespace = namespace_or(namespace, binding.default_namespace())?;
+        facts.namespace = self.namespace(loaded, binding)?;
         let any = reader.as_ref().unwrap_or_else(|reader| reader);
         facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
         facts.admission = admission(any, &facts.rights, facts.namespace.as_str()).await;
@@ -189,10 +190,6 @@ impl Args {
         }
         Ok(())
     }
-}
-
-fn namespace_or(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, CommandError> {
-    namespace.map_or_else(|| NamespaceName::new(default).map_err(|error| invalid_default_name(&error)), Ok)
 }
 
 /// Requests an access review for every right, concurrently. These requests store nothing.

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::cluster::{ClusterArgs, invalid_default_name};
+use crate::arguments::cluster::ClusterArgs;
 use crate::arguments::dry_run::DryRunArgs;
 use crate::layout;
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
 use nodecfg_cluster::writing::apply::{Applier, Target};
 use nodecfg_cluster::writing::diagnostics::InstalledObject;
-use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_cluster::{Binding, ClusterReader, LabelKeys};
 use nodecfg_contract::installation::{
     AGENT_NAMESPACE, FORMER_CONFIG_MAPS_POLICY, NAMESPACE, command_for_writers, config_maps_policy,
 };
@@ -147,10 +147,7 @@ impl Args {
     }
 
     fn namespace(&self) -> Result<NamespaceName, CommandError> {
-        match self.cluster.named_namespace() {
-            Some(namespace) => Ok(namespace.clone()),
-            None => NamespaceName::new(NAMESPACE).map_err(|error| invalid_default_name(&error)),
-        }
+        self.cluster.namespace_or(None, Binding::NodeConfig)
     }
 
     fn installation(&self) -> Result<Installation, CommandError> {

@@ -2,21 +2,20 @@
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys_of};
+use crate::arguments::fleet::FleetLocation;
 use crate::arguments::output::Listing;
 use crate::arguments::repository::RepositoryArgs;
-use crate::commands::history::pool_history::PoolHistory;
 use crate::history::{Subject, Whereabouts};
 use crate::report;
 use crate::report::history::History;
 use crate::report::{Format, history as shown};
 use crate::repository::history::known;
+use crate::runs::pool_history::PoolHistory;
 use nodecfg_cluster::reading::observe::{list, read_contents};
 use nodecfg_contract::names::{CommitId, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_observed::ConfigMapKey;
 use nodecfg_plan::PointerState;
-
-pub(super) mod pool_history;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.
 ///
@@ -51,23 +50,17 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let PoolHistory { mut revisions, end, draft, snapshot } =
         PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
-    let Some(fleet) = draft.desired.as_ref().map(|desired| desired.fleet.clone()) else {
+    let Some(desired) = draft.desired else {
         return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
     };
-    let desired = draft.desired.as_ref().filter(|desired| desired.pools.contains_key(&args.pool));
-    let whereabouts: Option<Whereabouts> = if args.no_cluster {
-        None
-    } else {
-        let reader = args.bound.reader(label_keys_of(desired)).await?;
-        let namespace = match &draft.desired {
-            Some(desired) => args.bound.cluster.namespace(desired, &reader)?,
-            None => return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
-        };
+    let here = Some(&desired).filter(|desired| desired.pools.contains_key(&args.pool));
+    let mut whereabouts: Option<Whereabouts> = None;
+    if !args.no_cluster {
+        let FleetLocation { reader, fleet, namespace } = args.bound.locate(&desired, label_keys_of(here)).await?;
         let mut observed = list(&reader, Some(namespace.as_str())).await?;
         let name = PoolPointer::name(&fleet, &args.pool);
         let key = ConfigMapKey { namespace: namespace.to_string(), name: name.clone() };
-        let is_published = draft.desired.as_ref().is_some_and(|desired| desired.pool_pointers);
-        let pointer = (is_published || observed.pointers.contains_key(&key)).then_some(key);
+        let pointer = (desired.pool_pointers || observed.pointers.contains_key(&key)).then_some(key);
         read_contents(&reader, namespace.as_str(), pointer, &mut observed).await?;
         if let PointerState::Changed(error) = PointerState::of(&fleet, &args.pool, &namespace, &observed) {
             tracing::warn!(
@@ -76,11 +69,12 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
         }
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
         let known = known(&args.repository.history_options()?, commits)?;
-        let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired };
-        Some(subject.find(&mut revisions, &observed, &known))
-    };
-    let (whole, note) = (shown::note(end).is_none(), shown::note(end));
-    let history = History { fleet, pool: args.pool.clone(), revisions, whole, note, whereabouts };
+        let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired: here };
+        whereabouts = Some(subject.find(&mut revisions, &observed, &known));
+    }
+    let note = shown::note(end);
+    let history =
+        History { fleet: desired.fleet, pool: args.pool.clone(), revisions, whole: note.is_none(), note, whereabouts };
     match listing {
         Listing::Wide => shown::wide(&mut terminal.out, &history)?,
         Listing::Names => shown::names(&mut terminal.out, &history)?,
