@@ -1,7 +1,6 @@
 //! Groups of arguments that commands share, each with what it reads: a repository, a cluster, a set of nodes, outputs.
 
 pub(crate) mod cluster;
-pub(crate) mod disruption;
 pub(crate) mod dry_run;
 pub(crate) mod fleet;
 pub(crate) mod gates;

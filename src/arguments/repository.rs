@@ -74,12 +74,12 @@ impl RevisionArgs {
     }
 }
 
-/// Arguments that select a repository. For some commands, REPO is the option `--repo`, and they need none.
+/// Arguments that select a repository. Commands that need none remove the default, and some make REPO the option `--repo`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RepositoryArgs {
     /// Read this repository, a folder or an address on a git server: https://host/path, ssh://user@host/path,
-    /// user@host:path or file:///path [default: .]
-    #[arg(id = "repository", value_name = "REPO")]
+    /// user@host:path or file:///path.
+    #[arg(id = "repository", value_name = "REPO", default_value = ".")]
     path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) revision: RevisionArgs,
@@ -87,6 +87,7 @@ pub(crate) struct RepositoryArgs {
 
 /// Arguments of commands that use the repository in the current folder, if it has one.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(mut_arg("repository", |repository| repository.default_value(None)))]
 pub(crate) struct LocalRepositoryArgs {
     #[command(flatten)]
     repository: RepositoryArgs,
@@ -301,8 +302,7 @@ impl RepositoryArgs {
         let mut words = vec!["nodecfg".to_owned(), "validate".to_owned()];
         words.extend(self.arguments());
         words.extend(self.revision.lenient.then(|| "--lenient".to_owned()));
-        let command =
-            shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned());
+        let command = quoted(words);
         if minors.is_empty() {
             return command;
         }
@@ -351,6 +351,12 @@ impl RepositoryArgs {
             None => Err(CommandError::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
     }
+}
+
+/// The words as a command for a shell.
+pub(crate) fn quoted(words: impl IntoIterator<Item = String>) -> String {
+    let words: Vec<String> = words.into_iter().collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 /// Parses a supported Kubernetes version: `1.36`, `v1.36.2`.

@@ -8,9 +8,11 @@ use crate::arguments::cluster::parse_timeout;
 use crate::arguments::fleet::FleetLocation;
 use crate::telemetry::spans;
 use crate::terminal::failure::CommandError;
+use kubelet_config::risk::Class;
 use nodecfg_cluster::lock;
 use nodecfg_cluster::lock::{HeldLock, LockOptions};
 use nodecfg_contract::printable::one_line;
+use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::orders::LONGEST_REASON;
 
 /// Arguments that control a rollout.
@@ -46,6 +48,22 @@ pub(crate) struct TrialArgs {
     pub(crate) wait_trial: bool,
 }
 
+/// Argument that allows disruption.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct DisruptionArgs {
+    /// Allow disruption of running pods up to this class in this run: none, restart, drain or replace. Default: what
+    /// the pool allows in the repository, otherwise restart. A node agent compares with what its node really runs.
+    #[arg(long, value_name = "CLASS", value_parser = parse_class)]
+    pub(crate) allow_disruption: Option<Class>,
+}
+
+impl DisruptionArgs {
+    /// Sets the class in the policy of a pool.
+    pub(crate) fn apply(self, policy: &mut RolloutPolicy) {
+        policy.allow_disruption = self.allow_disruption.unwrap_or(policy.allow_disruption);
+    }
+}
+
 /// Argument that controls the lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LockArgs {
@@ -65,6 +83,12 @@ impl LockArgs {
         let lock = LockOptions { timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
         Ok(lock::acquire(reader, lock).instrument(spans::stage("lock")).await?)
     }
+}
+
+/// Parses a class that a node can be prepared for.
+fn parse_class(name: &str) -> Result<Class, String> {
+    let class = Class::parse(name).filter(|class| *class != Class::Never);
+    class.ok_or_else(|| "the class must be none, restart, drain or replace".to_owned())
 }
 
 /// Parses a reason: one line, not empty.

@@ -35,7 +35,7 @@ use nodecfg_plan::membership;
 /// value is taken, and the others are printed on standard error. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("repository", |repository| repository.long("repo").display_order(2).requires("pool").help(
+#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(2).requires("pool").help(
     "Take the node selector of --pool from this repository: a folder in a git repository, or an address on a git server"
 )))]
 pub(super) struct Args {

@@ -22,7 +22,7 @@ use nodecfg_plan::KEEP;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be deleted, and delete nothing (client, the default of --dry-run); none turns it off"
 )))]
-#[command(mut_arg("repository", |repository| repository.help(
+#[command(mut_arg("repository", |repository| repository.default_value(None).help(
     "Also keep the ConfigMaps that this repository needs: a folder in a git repository, or an address on a git server"
 )))]
 pub(super) struct Args {

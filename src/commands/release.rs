@@ -23,7 +23,7 @@ use nodecfg_contract::names::NodeName;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be released, and change nothing (client, the default of --dry-run); none turns it off"
 )))]
-#[command(mut_arg("repository", |repository| repository.long("repo").display_order(1).conflicts_with("fleet").help(
+#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(1).conflicts_with("fleet").help(
     "Read the fleet and its namespace from this repository: a folder in a git repository, or an address on a git server"
 )))]
 pub(super) struct Args {

@@ -30,7 +30,7 @@ use nodecfg_plan::{NodeSelection, Options, Scope};
 /// (spec.kubelet.local: true). Asks for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("repository", |repository| repository.long("repo").display_order(3).help(
+#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(3).help(
     "Read the pools and their budgets from this repository: a folder in a git repository, or an address on a git server"
 )))]
 pub(super) struct Args {

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
-use crate::arguments::disruption::DisruptionArgs;
 use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::RepositoryArgs;
-use crate::arguments::rollout::{RolloutArgs, TrialArgs, parse_reason};
+use crate::arguments::rollout::{DisruptionArgs, RolloutArgs, TrialArgs, parse_reason};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use crate::runs::kubelet_samples::KubeletArgs;

@@ -20,7 +20,7 @@ use crate::runs::plan_file::LoadedPlan;
 use crate::runs::planning::Allowances;
 use crate::runs::reconcile::Reconciliation;
 use crate::runs::run::Purpose;
-use crate::runs::{plan_file, plan_options, run, write_review};
+use crate::runs::{plan_file, run, write_review};
 use nodecfg_clock::ScaledClock;
 use nodecfg_plan::Options;
 use nodecfg_sandbox::Embedded;
@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         write_review::create_reports(&args.reports)?;
     }
-    let given = || plan_options::given(args.allowances, &args.repository, &args.bound);
+    let given = || plan_file::given(args.allowances, &args.repository, &args.bound);
     let loaded_plan = args.plan.as_deref().map(|path| LoadedPlan::read(path, given())).transpose()?;
     let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;

@@ -8,7 +8,6 @@ pub(crate) mod kubelet_samples;
 pub(crate) mod live;
 pub(crate) mod orders;
 pub(crate) mod plan_file;
-pub(crate) mod plan_options;
 pub(crate) mod planning;
 pub(crate) mod pool_history;
 pub(crate) mod prune;

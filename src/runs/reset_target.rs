@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arguments::cluster::label_keys;
-use crate::arguments::disruption::DisruptionArgs;
 use crate::arguments::fleet::{FleetArgs, FleetLocation};
 use crate::arguments::repository::{Loaded, RepositoryArgs};
+use crate::arguments::rollout::DisruptionArgs;
 use crate::arguments::scope::with_keys_of;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report::count;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::arguments::cluster::label_keys;
-use crate::arguments::disruption::DisruptionArgs;
 use crate::arguments::fleet::FleetLocation;
 use crate::arguments::repository::{Loaded, RepositoryArgs};
+use crate::arguments::rollout::DisruptionArgs;
 use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, content_of, previous, readable_pools};
 use crate::report::history::note;
 use crate::report::{count, names};
