@@ -9,6 +9,7 @@ pub mod atomic_file;
 pub mod capture;
 pub mod commands;
 pub mod doctor;
+pub(crate) mod doctor_facts;
 pub mod gates;
 pub mod history;
 mod https;
