@@ -59,8 +59,7 @@ pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> Co
     let found = declared(&loaded, args.repository.gate())?;
     let desired = &loaded.desired;
     let Some(pool) = desired.pools.get(&args.pool) else {
-        let known = desired.pools.keys().map(PoolName::as_str);
-        return Err(unknown_name("pool", args.pool.as_str(), "in the repository", known, ""));
+        return Err(unknown_name("pool", &args.pool, "in the repository", desired.pools.keys(), ""));
     };
     let PoolTarget::Config(rendered) = &pool.target else {
         return Err(CommandError::usage(

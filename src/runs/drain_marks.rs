@@ -52,8 +52,8 @@ impl MarkRemoval {
         } else {
             let wanted: BTreeSet<&NodeName> = names.iter().collect();
             if let Some(name) = wanted.iter().find(|name| !nodes.contains_key(**name)) {
-                let (known, help) = (nodes.keys().map(NodeName::as_str), "name a node of the cluster, or pass --all");
-                return Err(unknown_name("node", name.as_str(), "in the cluster", known, help));
+                let help = "name a node of the cluster, or pass --all";
+                return Err(unknown_name("node", *name, "in the cluster", nodes.keys(), help));
             }
             nodes.retain(|name, _| wanted.contains(name));
             if let Some((name, other)) = nodes.values().find_map(|node| Some((&node.name, other(node)?))) {

@@ -1,9 +1,10 @@
-//! What the commands that plan or change nodes share: planning, saved plans, the run itself, and its view.
+//! What commands do to a cluster: planning, saved plans, the run itself and its view, orders, and changes without a run.
 
 pub(crate) mod comparison;
 pub(crate) mod drain_forecast;
 pub(crate) mod drain_marks;
 pub(crate) mod fleet_change;
+pub(crate) mod installation;
 pub(crate) mod kubelet_samples;
 pub(crate) mod live;
 pub(crate) mod orders;

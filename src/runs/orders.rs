@@ -74,8 +74,7 @@ impl FleetLocation {
             .await?;
         if let Some(pool) = refused {
             let place = format!("among the ConfigMaps of fleet {}", self.fleet);
-            let known = known.iter().map(PoolName::as_str);
-            return Err(unknown_name("pool", pool.as_str(), &place, known, unknown.unwrap_or_default()));
+            return Err(unknown_name("pool", pool, &place, &known, unknown.unwrap_or_default()));
         }
         let order = |pool: &PoolName| PoolOrder {
             pool: pool.clone(),

@@ -41,7 +41,7 @@ impl PoolHistory {
 
 /// Error for an unknown pool.
 pub(crate) fn unknown_pool(pool: &PoolName, desired: Option<&Desired>) -> CommandError {
-    let known: Vec<&str> = desired.iter().flat_map(|desired| desired.pools.keys()).map(PoolName::as_str).collect();
+    let known: Vec<&PoolName> = desired.iter().flat_map(|desired| desired.pools.keys()).collect();
     let help = if known.is_empty() { "name the folder that contains nodecfg.yaml or pools/" } else { "" };
-    unknown_name("pool", pool.as_str(), "in the repository", known, help)
+    unknown_name("pool", pool, "in the repository", known, help)
 }

@@ -53,8 +53,7 @@ impl Prune {
             maps.iter().filter(|map| location.owns(map)).filter_map(|map| map.pool.as_ref()).collect();
         if let Some(pool) = pools.iter().find(|pool| !known.contains(pool)) {
             let place = format!("among the ConfigMaps of fleet {}", options.fleet);
-            let known = known.into_iter().map(PoolName::as_str);
-            return Err(unknown_name("pool", pool.as_str(), &place, known, "omit --pool to prune all pools"));
+            return Err(unknown_name("pool", pool, &place, known, "omit --pool to prune all pools"));
         }
         let report = Pruning::of(&plan, dry_run, options.fleet.clone(), options.namespace.clone(), keep);
         Ok(Self { options, plan, report, is_cut_short: false })

@@ -95,12 +95,10 @@ impl ResetTarget {
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
         select_nodes(selection, observed, &pool_of_node, matches, &pools).map_err(|error| match &error {
             NodeSelectionError::UnknownNode { name, .. } => {
-                let known = observed.nodes.keys().map(NodeName::as_str);
-                unknown_name("node", name.as_str(), "in the cluster", known, &error.help())
+                unknown_name("node", name, "in the cluster", observed.nodes.keys(), &error.help())
             }
             NodeSelectionError::UnknownPool { name, .. } => {
-                let known = pools.iter().map(|pool| pool.as_str());
-                unknown_name("pool", name.as_str(), origin, known, &error.help())
+                unknown_name("pool", name, origin, desired.pools.keys(), &error.help())
             }
             NodeSelectionError::Unpooled { .. } => CommandError::usage(error.to_string(), error.help()),
         })
