@@ -62,7 +62,7 @@ pub(crate) async fn read(
         rights: Vec::new(),
         admission: None,
         bound: None,
-        installed: Installed::default(),
+        installed: None,
         observed: None,
         unlisted: None,
         unread: 0,
@@ -137,7 +137,7 @@ async fn look(
     facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
     facts.admission = admission(any, &facts.rights, facts.namespace.as_str()).await;
     if binding == Binding::NodeConfig {
-        facts.installed = installed(any, facts.namespace.as_str()).await;
+        facts.installed = Some(installed(any, facts.namespace.as_str()).await);
     }
     if let Ok(reader) = &reader {
         observe(reader, loaded, facts).await;
@@ -188,11 +188,11 @@ async fn installed(reader: &ClusterReader, namespace: &str) -> Installed {
         ready: number(&object, "/status/numberReady"),
     };
     Installed {
-        definition: Some(look(InstalledObject::Definition).await),
-        own_status: Some(policy(OWN_STATUS_POLICY).await),
-        own_taint: Some(policy(OWN_TAINT_POLICY).await),
-        config_maps: Some(policy(&config_maps_policy(namespace)).await),
-        pods: Some(look(InstalledObject::DaemonSet).await.map(|found| found.map(pods))),
+        definition: look(InstalledObject::Definition).await,
+        own_status: policy(OWN_STATUS_POLICY).await,
+        own_taint: policy(OWN_TAINT_POLICY).await,
+        config_maps: policy(&config_maps_policy(namespace)).await,
+        pods: look(InstalledObject::DaemonSet).await.map(|found| found.map(pods)),
     }
 }
 

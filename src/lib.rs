@@ -10,6 +10,7 @@ pub mod capture;
 pub mod commands;
 pub mod doctor;
 pub(crate) mod doctor_facts;
+pub(crate) mod effective;
 pub mod gates;
 pub mod history;
 mod https;

@@ -125,7 +125,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         return reconciliation.preview(terminal).await;
     }
     if !args.confirm.is_given() {
-        let (plan, printed) = reconciliation.plan_or_print(text, terminal).await?;
+        let (plan, printed) = reconciliation.print_plan(text, terminal).await?;
         let number = plan.counts().assign;
         if number == 0 || printed != Exit::Done {
             return Ok(printed);

@@ -68,31 +68,22 @@ pub(crate) struct Reconciliation<'a> {
 impl Reconciliation<'_> {
     /// Prints the plan and changes nothing.
     pub(crate) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
-        let (plan, printed) = self.print_plan(terminal).await?;
+        let (plan, printed) = self.print_plan(true, terminal).await?;
         // The plan is printed already; only the exit code of a sync is missing.
         Ok(if self.refusals(&plan).is_empty() { printed } else { Exit::InvalidRepository })
     }
 
-    /// Prints the plan and returns it, with the exit code if the command ends now.
-    async fn print_plan(&self, terminal: &mut Terminal) -> Result<(Plan, Exit), CommandError> {
+    /// Returns the plan, with the exit code if the command ends now. Prints the plan if `show` is set.
+    pub(crate) async fn print_plan(&self, show: bool, terminal: &mut Terminal) -> Result<(Plan, Exit), CommandError> {
         let Planned { plan, observed, .. } = self.plan(None).await?;
+        if !show {
+            return Ok((plan, Exit::Done));
+        }
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = with_drained_pods(self.review(&plan), &plan, &self.location.reader).await;
         let printed = write_review::write(&review, self.format, None, self.reports, self.verbose, terminal);
         Ok((plan, printed))
-    }
-
-    /// Returns the plan, with the exit code if the command ends now; prints the plan if `show` is set.
-    pub(crate) async fn plan_or_print(
-        &self,
-        show: bool,
-        terminal: &mut Terminal,
-    ) -> Result<(Plan, Exit), CommandError> {
-        if show {
-            return self.print_plan(terminal).await;
-        }
-        Ok((self.plan(None).await?.plan, Exit::Done))
     }
 
     /// Runs the rollout under the lock.
@@ -153,16 +144,12 @@ impl Reconciliation<'_> {
         }
         let review = self.review(&plan);
         let mode = Mode {
-            assign: true,
             as_reviewed: self.saved_plan.is_some(),
             rollback_on_failure: self.rollout_args.rollback_on_failure,
             concurrency: usize::from(self.rollout_args.concurrency),
-            timeout: None,
-            new_nodes_within: None,
             wait_trial: self.wait_trial,
-            list_pods: false,
             speed: self.speed,
-            gates: None,
+            ..Mode::ASSIGN
         };
         let interval = self.gates.as_ref().map(|gates| mode.real_duration(gates.interval).max(SHORTEST_GATE_INTERVAL));
         let mode = Mode { gates: interval, ..mode };

@@ -78,36 +78,22 @@ pub(crate) enum PlanFileError {
 }
 
 impl PlanFileError {
-    pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Read(_) | Self::Write(_) => Exit::Failed,
-            Self::Unreadable(_) => Exit::StalePlan,
-        }
-    }
-
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "plan-file-unreadable",
-            Self::Write(_) => "plan-file-unwritable",
-            Self::Unreadable(why) => why.code(),
-        }
-    }
-
-    pub(crate) fn message(&self, path: &Path) -> String {
+    fn message(&self, path: &Path) -> ErrorMessage {
         let path = path.display();
-        match self {
-            Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
-            Self::Write(error) => format!("cannot save the plan as {path}: {error}"),
-            Self::Unreadable(why) => format!("the saved plan {path} {why}"),
-        }
-    }
-
-    pub(crate) fn help(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
-            Self::Write(_) => "name a file in an existing, writable folder",
-            Self::Unreadable(why) => why.help(),
-        }
+        let (code, text, help) = match self {
+            Self::Read(error) => (
+                "plan-file-unreadable",
+                format!("cannot read the saved plan {path}: {error}"),
+                "name a file that `nodecfg diff --out FILE` wrote",
+            ),
+            Self::Write(error) => (
+                "plan-file-unwritable",
+                format!("cannot save the plan as {path}: {error}"),
+                "name a file in an existing, writable folder",
+            ),
+            Self::Unreadable(why) => (why.code(), format!("the saved plan {path} {why}"), why.help()),
+        };
+        message(code, text, help)
     }
 }
 
@@ -257,8 +243,8 @@ impl CommandError {
             Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
-            Self::PlanFile { error, .. } => error.exit(),
-            Self::Stale { .. } => Exit::StalePlan,
+            Self::PlanFile { error: PlanFileError::Unreadable(_), .. } | Self::Stale { .. } => Exit::StalePlan,
+            Self::PlanFile { .. } => Exit::Failed,
         }
     }
 
@@ -285,7 +271,7 @@ impl CommandError {
                 message("interrupted", "interrupted before anything was changed", "run the command again")
             }
             Self::Problems { problems, .. } => return problems.iter().flat_map(of_problem).collect(),
-            Self::PlanFile { path, error } => message(error.code(), error.message(path), error.help()),
+            Self::PlanFile { path, error } => error.message(path),
             Self::Stale { path, differences } => {
                 message("stale-plan", stale::summary(path, differences), stale::help(path, differences))
             }
