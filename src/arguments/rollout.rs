@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 use crate::arguments::cluster::parse_timeout;
 use crate::arguments::fleet::FleetLocation;
 use crate::telemetry::spans;
+use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
 use kubelet_config::risk::Class;
 use nodecfg_cluster::lock;
@@ -76,8 +77,7 @@ impl LockArgs {
     /// Takes the lock of a fleet.
     pub(crate) async fn take(&self, location: &FleetLocation) -> Result<HeldLock, CommandError> {
         let FleetLocation { reader, fleet, namespace } = location;
-        let host =
-            hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
+        let host = environment::host().unwrap_or_else(|| "unknown".to_owned());
         let identity = lock::identity(&host, std::process::id(), fastrand::u64(..));
         let timeout = self.lock_timeout.unwrap_or_default();
         let lock = LockOptions { timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };

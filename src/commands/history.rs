@@ -1,21 +1,14 @@
 //! `nodecfg history`: lists the revisions of a pool, and the nodes on each.
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::cluster::{BoundClusterArgs, label_keys_of};
-use crate::arguments::fleet::FleetLocation;
+use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::output::Listing;
 use crate::arguments::repository::RepositoryArgs;
-use crate::history::{Subject, Whereabouts};
 use crate::report;
 use crate::report::history::History;
 use crate::report::{Format, history as shown};
-use crate::repository::history::known;
 use crate::runs::pool_history::PoolHistory;
-use nodecfg_cluster::reading::observe::{list, read_contents};
-use nodecfg_contract::names::{CommitId, PoolName};
-use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_observed::ConfigMapKey;
-use nodecfg_plan::PointerState;
+use nodecfg_contract::names::PoolName;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.
 ///
@@ -48,30 +41,15 @@ Examples:
 
 pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let PoolHistory { mut revisions, end, draft, snapshot } =
-        PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
-    let Some(desired) = draft.desired else {
-        return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
+    let mut found = PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
+    let Some(desired) = found.draft.desired.take() else {
+        return Err(CommandError::Invalid { findings: found.draft.errors, snapshot: Box::new(found.snapshot) });
     };
-    let here = Some(&desired).filter(|desired| desired.pools.contains_key(&args.pool));
-    let mut whereabouts: Option<Whereabouts> = None;
-    if !args.no_cluster {
-        let FleetLocation { reader, fleet, namespace } = args.bound.locate(&desired, label_keys_of(here)).await?;
-        let mut observed = list(&reader, Some(namespace.as_str())).await?;
-        let name = PoolPointer::name(&fleet, &args.pool);
-        let key = ConfigMapKey { namespace: namespace.to_string(), name: name.clone() };
-        let pointer = (desired.pool_pointers || observed.pointers.contains_key(&key)).then_some(key);
-        read_contents(&reader, namespace.as_str(), pointer, &mut observed).await?;
-        if let PointerState::Changed(error) = PointerState::of(&fleet, &args.pool, &namespace, &observed) {
-            tracing::warn!(
-                "another client changed the pointer {namespace}/{name}, with which new nodes start: {error}"
-            );
-        }
-        let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
-        let known = known(&args.repository.history_options()?, commits)?;
-        let subject = Subject { fleet: &fleet, pool: &args.pool, namespace: &namespace, desired: here };
-        whereabouts = Some(subject.find(&mut revisions, &observed, &known));
-    }
+    let whereabouts = match args.no_cluster {
+        true => None,
+        false => Some(found.whereabouts(&args.repository, &args.pool, &desired, &args.bound).await?),
+    };
+    let PoolHistory { revisions, end, .. } = found;
     let note = shown::note(end);
     let history =
         History { fleet: desired.fleet, pool: args.pool.clone(), revisions, whole: note.is_none(), note, whereabouts };

@@ -16,7 +16,7 @@ use crate::arguments::telemetry::MetricsArgs;
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use crate::runs::kubelet_samples::KubeletArgs;
-use crate::runs::plan_file::LoadedPlan;
+use crate::runs::plan_file::PlanFile;
 use crate::runs::planning::Allowances;
 use crate::runs::reconcile::Reconciliation;
 use crate::runs::run::Purpose;
@@ -82,8 +82,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         write_review::create_reports(&args.reports)?;
     }
-    let given = || plan_file::given(args.allowances, &args.repository, &args.bound);
-    let loaded_plan = args.plan.as_deref().map(|path| LoadedPlan::read(path, given())).transpose()?;
+    let given = plan_file::given(args.allowances, &args.repository, &args.bound);
+    let mut saved_plan = args.plan.as_deref().map(|path| PlanFile::read(path, given)).transpose()?;
     let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;
     loaded.record(terminal);
@@ -93,10 +93,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
         None => cluster.reader(keys).await?,
     };
-    let saved_plan = match loaded_plan {
-        Some(loaded_plan) => Some(loaded_plan.check(&reader, &loaded).await?),
-        None => None,
-    };
+    if let Some(saved_plan) = &mut saved_plan {
+        saved_plan.check(&reader, &loaded).await?;
+    }
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;

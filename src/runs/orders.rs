@@ -26,8 +26,7 @@ impl FleetLocation {
         }
         let user = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(environment::text);
         let user = user.unwrap_or_else(|| "unknown".to_owned());
-        let host = hostname::get().ok().and_then(|name| name.into_string().ok());
-        Ok(host.map_or_else(|| user.clone(), |host| format!("{user}@{host}")))
+        Ok(environment::host().map_or_else(|| user.clone(), |host| format!("{user}@{host}")))
     }
 
     /// Changes the orders, unless `change` leaves them as they are. It is called again if another client changed them.

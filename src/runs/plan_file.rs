@@ -73,14 +73,18 @@ pub(crate) fn save(
 }
 
 /// A saved plan that a sync must match.
-pub(crate) struct LoadedPlan {
+pub(crate) struct PlanFile {
     path: PathBuf,
     saved: SavedPlan,
     /// The options of the command line.
     given: SavedOptions,
+    /// The cluster of the sync; before [`check`](Self::check), that of the plan.
+    cluster: ClusterIdentity,
+    /// Differences found before planning.
+    differences: Vec<Difference>,
 }
 
-impl LoadedPlan {
+impl PlanFile {
     /// Reads the file. Fails if the command line gives other options than those of the plan.
     pub(crate) fn read(path: &Path, given: SavedOptions) -> Result<Self, CommandError> {
         let fail = |error| CommandError::PlanFile { path: path.to_owned(), error };
@@ -91,31 +95,20 @@ impl LoadedPlan {
         let saved = nodecfg_plan::saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
         let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         require_same(path, &saved.options, &given, words)?;
-        Ok(Self { path: path.to_owned(), saved, given })
+        let cluster = saved.cluster.clone();
+        Ok(Self { path: path.to_owned(), saved, given, cluster, differences: Vec::new() })
     }
 
     /// Checks the cluster and the fleet before the lock is taken.
-    pub(crate) async fn check(self, reader: &ClusterReader, loaded: &Loaded) -> Result<SavedPlanCheck, CommandError> {
-        let cluster = identify(reader).await?;
+    pub(crate) async fn check(&mut self, reader: &ClusterReader, loaded: &Loaded) -> Result<(), CommandError> {
         let desired = &loaded.desired;
-        let SavedPlan { cluster: planned, plan, .. } = &self.saved;
+        self.cluster = identify(reader).await?;
+        self.differences = self.saved.context_differences(&self.cluster, &desired.fleet, desired.commit.as_ref());
         // For another cluster or fleet, further differences are meaningless.
-        let foreign = planned.uid != cluster.uid || plan.fleet != desired.fleet;
-        let differences = self.saved.context_differences(&cluster, &desired.fleet, desired.commit.as_ref());
-        let saved_plan = SavedPlanCheck { loaded_plan: self, cluster, differences };
-        if foreign { Err(saved_plan.stale(saved_plan.differences.clone())) } else { Ok(saved_plan) }
+        let is_foreign = self.saved.cluster.uid != self.cluster.uid || self.saved.plan.fleet != desired.fleet;
+        if is_foreign { Err(self.stale(self.differences.clone())) } else { Ok(()) }
     }
-}
 
-/// A saved plan whose cluster and fleet match.
-pub(crate) struct SavedPlanCheck {
-    loaded_plan: LoadedPlan,
-    cluster: ClusterIdentity,
-    /// Differences found before planning.
-    differences: Vec<Difference>,
-}
-
-impl SavedPlanCheck {
     /// Fails early if the plan is known to be stale, and lists all differences. Reads the cluster without a lock.
     pub(crate) async fn fail_if_stale(
         &self,
@@ -135,14 +128,14 @@ impl SavedPlanCheck {
 
     /// Checks that a new plan equals the saved one.
     pub(crate) fn require_match(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
-        let LoadedPlan { saved: reviewed, given, .. } = &self.loaded_plan;
-        let fresh = saved(self.cluster.clone(), reader, planned, given.clone());
-        let differences = reviewed.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
+        let fresh = saved(self.cluster.clone(), reader, planned, self.given.clone());
+        let differences =
+            self.saved.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
     }
 
     fn stale(&self, differences: Vec<Difference>) -> CommandError {
-        CommandError::Stale { path: self.loaded_plan.path.clone(), differences }
+        CommandError::Stale { path: self.path.clone(), differences }
     }
 }
 
