@@ -29,7 +29,8 @@ pub(crate) struct FleetLocation {
 }
 
 impl BoundClusterArgs {
-    /// Connects to the cluster, and finds the namespace of the fleet of a repository. The reader keeps the labels in `keys`.
+    /// Connects to the cluster, and finds the namespace of the fleet of a repository. The reader keeps the labels in
+    /// `keys`.
     pub(crate) async fn locate(&self, desired: &Desired, keys: LabelKeys) -> Result<FleetLocation, CommandError> {
         let reader = self.reader(keys).await?;
         let namespace = self.cluster.namespace(desired, &reader)?;

@@ -353,6 +353,12 @@ impl RepositoryArgs {
     }
 }
 
+/// REPO of a command that needs no repository. `help` states its use.
+pub(crate) fn optional(repository: clap::Arg, help: &str) -> clap::Arg {
+    let help = format!("{help}: a folder in a git repository, or an address on a git server");
+    repository.default_value(None).help(help)
+}
+
 /// The words as a command for a shell.
 pub(crate) fn quoted(words: impl IntoIterator<Item = String>) -> String {
     let words: Vec<String> = words.into_iter().collect();

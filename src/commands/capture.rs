@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::repository::optional;
 use crate::capture::running::{CapturedNodesArgs, SelectedNodes, capture_nodes, too_large};
 use crate::capture::write_files::{refuse_pool, write_pool};
 use crate::capture::{Common, common, kubelet_file, names, remarks};
@@ -25,9 +26,9 @@ use nodecfg_observed::Node;
 /// value is taken, and the others are printed on standard error. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(2).requires("pool").help(
-    "Take the node selector of --pool from this repository: a folder in a git repository, or an address on a git server"
-)))]
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Take the node selector of --pool from this repository"
+).long("repo").display_order(2).requires("pool")))]
 pub(super) struct Args {
     #[command(flatten)]
     nodes: CapturedNodesArgs,

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{CommandResult, Terminal};
-use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::repository::{RepositoryArgs, optional};
 use crate::report;
 use crate::report::pruning::Pruning;
 use crate::report::{Format, pruning};
@@ -22,8 +22,8 @@ use nodecfg_plan::KEEP;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be deleted, and delete nothing (client, the default of --dry-run); none turns it off"
 )))]
-#[command(mut_arg("repository", |repository| repository.default_value(None).help(
-    "Also keep the ConfigMaps that this repository needs: a folder in a git repository, or an address on a git server"
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Also keep the ConfigMaps that this repository needs"
 )))]
 pub(super) struct Args {
     #[command(flatten)]

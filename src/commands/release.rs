@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{CommandError, CommandResult, Terminal};
-use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::repository::{RepositoryArgs, optional};
 use crate::report;
 use crate::report::release::Release;
 use crate::report::{Format, release};
@@ -23,9 +23,9 @@ use nodecfg_contract::names::NodeName;
 #[command(mut_arg("dry_run", |dry_run| dry_run.help(
     "Print what would be released, and change nothing (client, the default of --dry-run); none turns it off"
 )))]
-#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(1).conflicts_with("fleet").help(
-    "Read the fleet and its namespace from this repository: a folder in a git repository, or an address on a git server"
-)))]
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Read the fleet and its namespace from this repository"
+).long("repo").display_order(1).conflicts_with("fleet")))]
 pub(super) struct Args {
     /// Release these nodes.
     #[arg(value_name = "NODE", conflicts_with = "all")]

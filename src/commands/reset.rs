@@ -4,7 +4,7 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::reports::ReportArgs;
-use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::repository::{RepositoryArgs, optional};
 use crate::arguments::rollout::{ReasonArgs, RolloutArgs};
 use crate::report::progress::RunHeader;
 use crate::report::{Format, count, progress};
@@ -30,9 +30,9 @@ use nodecfg_plan::{NodeSelection, Options, Scope};
 /// (spec.kubelet.local: true). Asks for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(3).help(
-    "Read the pools and their budgets from this repository: a folder in a git repository, or an address on a git server"
-)))]
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Read the pools and their budgets from this repository"
+).long("repo").display_order(3)))]
 pub(super) struct Args {
     /// Reset these nodes.
     #[arg(value_name = "NODE")]

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::repository::{Loaded, RepositoryArgs, quoted};
+use crate::arguments::repository::{Loaded, RepositoryArgs, optional, quoted};
 use crate::report;
 use crate::report::findings;
 use crate::sandbox_nodes;
@@ -29,9 +29,9 @@ const DEFAULT_SPEED: f64 = 10.0;
 /// logs every request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
-#[command(mut_arg("repository", |repository| repository.default_value(None).long("repo").display_order(2).conflicts_with("pools").help(
-    "Create nodes that match the pools of this repository: a folder in a git repository, or an address on a git server"
-)))]
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Create nodes that match the pools of this repository"
+).long("repo").display_order(2).conflicts_with("pools")))]
 pub(super) struct Args {
     /// Create N nodes; with --repo, N nodes for each pool.
     #[arg(long, value_name = "N", default_value_t = 6)]

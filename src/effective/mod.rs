@@ -14,8 +14,8 @@ pub(crate) mod node;
 /// Variable in the kubelet's environment that 1.28 and 1.29 require for --config-dir.
 const DROP_IN_ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
-/// What a kubelet does with these files and flags. The outer error is about this command. `config` and `config_dir` override
-/// those of the flags.
+/// What a kubelet does with these files and flags. The outer error is about this command. `config` and `config_dir`
+/// override those of the flags.
 pub(crate) fn of_files(
     config: Option<&Path>,
     config_dir: Option<&Path>,
