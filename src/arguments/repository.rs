@@ -327,12 +327,7 @@ impl RepositoryArgs {
         Ok(Some(loaded))
     }
 
-    /// Reads the files of another revision of the same folder to roll out. It must be signed like this one.
-    pub(crate) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
-        self.at(revision).snapshot(self.revision.signers.read()?, terminal.progress()).await
-    }
-
-    /// The files of the revision, and their valid part.
+    /// The files of the revision, and their valid part. One of the keys must have signed the commit.
     pub(crate) async fn draft(
         &self,
         signers: Option<Arc<Signers>>,

@@ -39,8 +39,6 @@ pub(crate) struct CapturedNodesArgs {
     /// Capture all nodes of the pool or selector.
     #[arg(long)]
     all_nodes: bool,
-    #[command(flatten)]
-    cluster: ClusterArgs,
 }
 
 /// The nodes to capture, and the number of nodes that were selected.
@@ -52,7 +50,11 @@ pub(crate) struct SelectedNodes {
 
 impl CapturedNodesArgs {
     /// Reads the nodes.
-    pub(crate) async fn select(&self, terminal: &mut Terminal) -> Result<SelectedNodes, CommandError> {
+    pub(crate) async fn select(
+        &self,
+        cluster: &ClusterArgs,
+        terminal: &mut Terminal,
+    ) -> Result<SelectedNodes, CommandError> {
         let labels = LabelKeys::Only(BTreeSet::from([POOL_LABEL.to_owned()]));
         let unknown = |pool: &PoolName, place: &str, known: Vec<&str>| {
             unknown_name("pool", pool, place, known, "list the pools with kubectl get nodes -L nodecfg.dev/pool")
@@ -62,7 +64,7 @@ impl CapturedNodesArgs {
                 let place = format!("in the repository {}", loaded.arguments.path().display());
                 return Err(unknown(pool, &place, loaded.desired.pools.keys().map(PoolName::as_str).collect()));
             }
-            let reader = self.cluster.reader(label_keys(&loaded.desired)).await?;
+            let reader = cluster.reader(label_keys(&loaded.desired)).await?;
             let (all, _) = reader.list_nodes().await?;
             let members = membership(&loaded.desired, &all);
             let nodes = members.pools.get(pool).into_iter().flatten().map(|node| (*node).clone()).collect();
@@ -73,7 +75,7 @@ impl CapturedNodesArgs {
                 "check nodeSelector in its pool.yaml",
             );
         }
-        let reader = self.cluster.reader(labels).await?;
+        let reader = cluster.reader(labels).await?;
         if let Some(pool) = &self.pool {
             let nodes = reader.nodes_labelled(&format!("{POOL_LABEL}={pool}")).await?;
             if nodes.is_empty() {

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::cluster::ClusterArgs;
 use crate::arguments::repository::optional;
 use crate::capture::running::{CapturedNodesArgs, SelectedNodes, capture_nodes, too_large};
 use crate::capture::write_files::{refuse_pool, write_pool};
@@ -44,6 +45,8 @@ pub(super) struct Args {
     /// Replace an existing kubelet.yaml.
     #[arg(long, requires = "write")]
     force: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +58,7 @@ Examples:
                                              write the merge to pools/gpu/kubelet.yaml";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let selected = args.nodes.select(terminal).await?;
+    let selected = args.nodes.select(&args.cluster, terminal).await?;
     let pool = args.write.as_ref().map(|_| args.pool_to_write(&selected.nodes)).transpose()?;
     if let (Some(folder), Some(pool)) = (&args.write, &pool) {
         refuse_pool(folder, pool, args.force)?;

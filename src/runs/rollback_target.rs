@@ -16,7 +16,7 @@ use kubelet_config::risk::removals;
 use nodecfg_cluster::LabelKeys;
 use nodecfg_cluster::reading::observe::list;
 use nodecfg_contract::names::PoolName;
-use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
+use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, Node};
 
 /// Number of revisions searched for the previous configuration.
@@ -117,10 +117,11 @@ impl<'a> RollbackHead<'a> {
         disruption: DisruptionArgs,
         terminal: &mut Terminal,
     ) -> Result<RollbackTarget, CommandError> {
-        let (pool, gate) = (self.pool, self.repository.gate());
-        let snapshot = self.repository.load_signed(revision, terminal).await?;
-        let then = match content_of(&snapshot, pool, gate) {
-            Content::Config { .. } | Content::Local => draft(&snapshot, gate)
+        let (pool, arguments) = (self.pool, self.repository.at(revision));
+        // It must be signed like HEAD.
+        let (snapshot, draft) = arguments.draft(arguments.revision.signers.read()?, terminal).await?;
+        let then = match content_of(&snapshot, pool, arguments.gate()) {
+            Content::Config { .. } | Content::Local => draft
                 .desired
                 .and_then(|mut desired| desired.pools.remove(pool))
                 .ok_or_else(|| format!("revision {revision} cannot be read")),
@@ -159,7 +160,6 @@ impl<'a> RollbackHead<'a> {
         disruption.apply(&mut policy);
         desired.pools.insert(pool.clone(), Pool { policy, ..target });
         desired.commit.clone_from(&snapshot.commit);
-        let arguments = self.repository.at(revision);
         Ok(RollbackTarget { loaded: Loaded { desired, snapshot, findings: Vec::new(), arguments }, unchanged })
     }
 
