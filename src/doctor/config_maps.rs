@@ -172,7 +172,7 @@ fn labels(observed: &Observed, checks: &mut Vec<Check>) {
 }
 
 fn foreign(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
-    let Some(repository) = facts.repository() else { return };
+    let Some(Ok(repository)) = &facts.repository else { return };
     let ours = &repository.desired.fleet;
     let others: BTreeSet<&FleetName> =
         observed.config_maps.values().filter_map(|map| map.fleet.as_ref()).filter(|fleet| *fleet != ours).collect();

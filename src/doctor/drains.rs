@@ -50,7 +50,8 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
 
 /// Reports whether the drain may still take place, by the time limits of its pool or by the defaults.
 fn is_young(drain: &Drain, facts: &Facts, now: Timestamp) -> bool {
-    let pool = facts.repository().and_then(|repository| repository.desired.pools.get(&drain.pool));
+    let pools = facts.repository.as_ref().and_then(|repository| repository.as_ref().ok());
+    let pool = pools.and_then(|repository| repository.desired.pools.get(&drain.pool));
     let default = RolloutPolicy::default();
     let policy = pool.map_or(&default, |pool| &pool.policy);
     let limit = policy.drain.timeout.saturating_add(policy.convergence_timeout).saturating_add(policy.drain.settle);

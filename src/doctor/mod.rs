@@ -305,13 +305,8 @@ impl Facts {
         self.observed.as_ref()?.as_ref().ok()
     }
 
-    /// The repository, if one was given and is valid.
-    fn repository(&self) -> Option<&Repository> {
-        self.repository.as_ref()?.as_ref().ok()
-    }
-
     fn plan(&self) -> Option<&Result<Plan, Vec<Problem>>> {
-        self.repository()?.plan.as_ref()
+        self.repository.as_ref()?.as_ref().ok()?.plan.as_ref()
     }
 
     /// Nodes that a sync would skip because nothing follows their assignment.

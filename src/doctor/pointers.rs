@@ -26,7 +26,7 @@ enum Comparison {
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     let Some(observed) = facts.observed() else { return };
-    let desired = facts.repository().map(|repository| &repository.desired);
+    let desired = facts.repository.as_ref().and_then(|repository| Some(&repository.as_ref().ok()?.desired));
     let before = checks.len();
     changed(facts, observed, desired, checks);
     if let Some(desired) = desired {
