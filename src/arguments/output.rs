@@ -33,39 +33,33 @@ pub(crate) enum Output {
     Wide,
     /// A name per line, as kubectl accepts it; `status`, `history` and `gates` only.
     Name,
-    /// A page for a browser; as a report of `sync`, `rollback`, `verify` and `status` only.
+    /// A page for a browser; as a report of `diff`, `sync`, `rollback`, `reset`, `verify` and `status` only.
     Html,
 }
 
-/// Output of a command that lists items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Listing {
-    /// A document.
-    Document(Format),
-    /// A line per item with all columns.
-    Wide,
-    /// A name per line.
-    Names,
-}
-
-impl Listing {
-    /// The format of a document and of messages about the list.
-    pub(crate) fn format(self) -> Format {
-        match self {
-            Self::Document(format) => format,
-            Self::Wide | Self::Names => Format::Text,
+impl From<Format> for Output {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+            Format::Yaml => Self::Yaml,
+            Format::Markdown => Self::Markdown,
         }
     }
 }
 
 impl Output {
-    /// The output of a command that lists items.
-    pub(crate) fn listing(self) -> Result<Listing, CommandError> {
+    /// Requires a format in which a result can be written to a file: a document or a page.
+    pub(crate) fn of_report(self) -> Result<(), CommandError> {
         match self {
-            Self::Wide => Ok(Listing::Wide),
-            Self::Name => Ok(Listing::Names),
-            document => document.format().map(Listing::Document),
+            Self::Html => Ok(()),
+            document => document.format().map(drop),
         }
+    }
+
+    /// The format of messages about the result.
+    pub(crate) fn messages(self) -> Format {
+        self.format().unwrap_or_default()
     }
 
     /// The format, for commands that do not report on files.
@@ -96,7 +90,7 @@ impl Output {
             }
             Self::Html => {
                 return Err(CommandError::usage(
-                    "html is only written as a report of sync, rollback, verify and status",
+                    "html is only written as a report of diff, sync, rollback, reset, verify and status",
                     "use --report FILE.html with one of these commands",
                 ));
             }
@@ -183,7 +177,7 @@ impl TypedValueParser for Formats {
 fn alternative(format: &str) -> Option<&'static str> {
     let kind = format.split('=').next().unwrap_or(format);
     match kind {
-        "html" => Some("sync, rollback, verify and status write a page with --report FILE.html"),
+        "html" => Some("diff, sync, rollback, reset, verify and status write a page with --report FILE.html"),
         "sarif" | "junit" => Some("nodecfg validate writes this format"),
         "jsonpath" | "go-template" | "custom-columns" => Some("use -o json and a program such as jq"),
         _ => None,

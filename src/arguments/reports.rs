@@ -11,8 +11,9 @@ use anstream::StripStream;
 use clap::ValueEnum as _;
 
 use super::output::Output;
+use crate::report::document::markdown;
 use crate::report::validation::{self, ReportFormat};
-use crate::report::{self, findings, html, run_summary};
+use crate::report::{self, findings, html, run};
 use crate::repository::Enclosing;
 use crate::terminal::failure::CommandError;
 use crate::terminal::github_actions;
@@ -20,8 +21,8 @@ use crate::terminal::github_actions;
 /// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Also write the result to FILE, such as json=FILE or FILE.html. HTML pages are those of sync, rollback, verify
-    /// and status. An existing file is replaced, and errors are written too. May be repeated.
+    /// Also write the result to FILE, such as json=FILE or FILE.html. Pages are those of diff, sync, rollback, reset,
+    /// verify and status. An existing file is replaced, and errors are written too. May be repeated.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,
 }
@@ -125,7 +126,8 @@ impl ReportArgs {
     /// empty. Write errors are ignored.
     pub(crate) fn write_failure(&self, command: &'static str, failure: &CommandError) {
         let Ok(document) = failure.document() else { return };
-        let (exit, errors) = (failure.exit() as u8, failure.error_messages());
+        let errors = failure.error_messages();
+        let shown = run::failed(command, failure.exit() as u8, &errors);
         for report in &self.reports {
             let is_document = matches!(report.output, Output::Json | Output::Yaml);
             let is_empty = std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
@@ -136,8 +138,8 @@ impl ReportArgs {
             open.write(|out| match report.output {
                 Output::Json => writeln!(out, "{document}"),
                 Output::Yaml => report::yaml(out, &document),
-                Output::Markdown => run_summary::failed(out, command, exit, &errors),
-                Output::Html => html::write(out, &html::failed(command, nodecfg_clock::now(), exit, errors.clone())),
+                Output::Markdown => markdown::write(out, &shown, None),
+                Output::Html => html::write(out, &shown, nodecfg_clock::now()),
                 Output::Junit => validation::failed(ReportFormat::Junit, out, &errors),
                 Output::Sarif => validation::failed(ReportFormat::Sarif, out, &errors),
                 Output::Text | Output::Wide | Output::Name => {

@@ -6,11 +6,10 @@ use super::{CommandResult, Exit, Terminal};
 use crate::arguments::cluster::parse_timeout;
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::rollout::parse_reason;
-use crate::report;
 use crate::report::orders::AbortResult;
 use crate::report::{Format, orders};
+use crate::runs::emit::Shown;
 use crate::runs::run;
-use nodecfg_contract::json_document::Document;
 use nodecfg_observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, wherever it runs.
@@ -49,15 +48,11 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         false => Ok(()),
     };
     let aborted = location.abort(order, args.timeout, &mut stop, waiting).await?;
-    match format {
-        Format::Text => orders::aborted(&mut terminal.out, &aborted, terminal.out_width)?,
-        Format::Markdown => orders::aborted_markdown(&mut terminal.out, &aborted)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(aborted.clone())?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(aborted.clone())?)?,
-    }
-    Ok(match aborted.result {
+    let exit = match aborted.result {
         AbortResult::StillRunning if *stop.borrow() => Exit::NotConverged,
         AbortResult::StillRunning => Exit::Locked,
         _ => Exit::Done,
-    })
+    };
+    let report = orders::aborted(&aborted);
+    Ok(Shown::of(aborted, report, terminal).print(format.into(), exit, terminal))
 }

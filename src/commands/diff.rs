@@ -9,6 +9,7 @@ use crate::arguments::repository::{Loaded, RepositoryArgs};
 use crate::arguments::scope::ScopeArgs;
 use crate::arguments::telemetry::MetricsArgs;
 use crate::layout;
+use crate::report::document::markdown::LEAST_CHARS;
 use crate::report::{Format, review as shown};
 use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
@@ -42,7 +43,7 @@ pub(super) struct Args {
     merge_of: Option<CommitId>,
     /// Limit markdown on standard output to N characters (at least 2000) by omitting details of low-risk pools, with a
     /// note. A GitHub comment holds 65536.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(LEAST_CHARS..))]
     max_chars: Option<u32>,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
@@ -105,7 +106,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(base) if !args.bound.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };
-    let written = write_review::write(&review, format, args.max_chars, &args.reports, verbose, terminal);
+    let written = write_review::write("diff", &review, format, args.max_chars, &args.reports, verbose, terminal);
     let exit = written.max(if review.is_changed() { Exit::Changes } else { Exit::Done });
     let Some((path, saved)) = args.out.as_ref().zip(saved) else { return Ok(exit) };
     let command = plan_file::sync_command(path, &saved.options, &args.repository, &args.bound);

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::ClusterArgs;
 use crate::arguments::gates::GateArgs;
-use crate::arguments::output::Listing;
+use crate::arguments::output::Output;
 use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::scope::existing_pools;
-use crate::report;
+use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
-use crate::report::{Format, gates as shown};
+use crate::runs::emit::Shown;
 use nodecfg_cluster::LabelKeys;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::Desired;
 use nodecfg_fleet::gates::{Gate, Question};
@@ -41,7 +40,7 @@ Examples:
   nodecfg gates --prometheus-url https://prometheus.example.com
   nodecfg gates --pool gpu -o wide     a line per gate and pool";
 
-pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
     let loaded = args.repository.load(terminal).await?;
     let asked = grouped(&args.selected(&loaded.desired)?);
     let questions: BTreeSet<Question> =
@@ -60,15 +59,9 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
         GateAnswer::new(gate, pools, state)
     });
     let answers = GateAnswers { fleet: loaded.desired.fleet.clone(), gates: gates.collect() };
-    match listing {
-        Listing::Wide => shown::wide(&mut terminal.out, &answers)?,
-        Listing::Names => shown::names(&mut terminal.out, &answers)?,
-        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &answers, terminal.out_line)?,
-        Listing::Document(Format::Markdown) => shown::markdown(&mut terminal.out, &answers)?,
-        Listing::Document(Format::Json) => report::json(&mut terminal.out, &Document::value(answers.clone())?)?,
-        Listing::Document(Format::Yaml) => report::yaml(&mut terminal.out, &Document::value(answers.clone())?)?,
-    }
-    Ok(if answers.all_pass() { Exit::Done } else { Exit::Changes })
+    let exit = if answers.all_pass() { Exit::Done } else { Exit::Changes };
+    let report = shown::report(&answers);
+    Ok(Shown::of(answers, report, terminal).print(output, exit, terminal))
 }
 
 impl Args {

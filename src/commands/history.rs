@@ -2,11 +2,11 @@
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
-use crate::arguments::output::Listing;
+use crate::arguments::output::Output;
 use crate::arguments::repository::RepositoryArgs;
-use crate::report;
+use crate::report::history as shown;
 use crate::report::history::History;
-use crate::report::{Format, history as shown};
+use crate::runs::emit::Shown;
 use crate::runs::pool_history::PoolHistory;
 use nodecfg_contract::names::PoolName;
 
@@ -39,7 +39,7 @@ Examples:
   nodecfg history gpu --no-cluster   list the revisions only
   nodecfg rollback gpu --dry-run     show what a rollback to the previous revision would do";
 
-pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut found = PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
     let Some(desired) = found.draft.desired.take() else {
@@ -53,13 +53,6 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     let note = shown::note(end);
     let history =
         History { fleet: desired.fleet, pool: args.pool.clone(), revisions, whole: note.is_none(), note, whereabouts };
-    match listing {
-        Listing::Wide => shown::wide(&mut terminal.out, &history)?,
-        Listing::Names => shown::names(&mut terminal.out, &history)?,
-        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &history, terminal.out_line)?,
-        Listing::Document(Format::Markdown) => shown::markdown(&mut terminal.out, &history)?,
-        Listing::Document(Format::Json) => report::json(&mut terminal.out, &shown::document(&history)?)?,
-        Listing::Document(Format::Yaml) => report::yaml(&mut terminal.out, &shown::document(&history)?)?,
-    }
-    Ok(Exit::Done)
+    let report = shown::report(&history);
+    Ok(Shown::of(history, report, terminal).print(output, Exit::Done, terminal))
 }

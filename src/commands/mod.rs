@@ -189,7 +189,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
     logging::start(cli.verbosity(), terminal.colored_err(), terminal.status_area.clone(), export);
-    let (format, shape) = (cli.output.format().unwrap_or(Format::Text), cli.output.shape());
+    let (format, shape) = (cli.output.messages(), cli.output.shape());
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
@@ -228,12 +228,12 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, verbose, terminal))),
         Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, verbose, terminal))),
         Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, cli.output.listing()?, terminal)),
+        Command::Status(args) => block_on(status::run(&args, cli.output, terminal)),
         Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
         Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, verbose, terminal))),
-        Command::Gates(args) => block_on(run::until_signal(gates::run(&args, cli.output.listing()?, terminal))),
-        Command::History(args) => block_on(run::until_signal(history::run(&args, cli.output.listing()?, terminal))),
+        Command::Gates(args) => block_on(run::until_signal(gates::run(&args, cli.output, terminal))),
+        Command::History(args) => block_on(run::until_signal(history::run(&args, cli.output, terminal))),
         Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, verbose, terminal))),
         Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),
         Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),

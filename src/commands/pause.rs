@@ -3,10 +3,9 @@
 use super::{CommandResult, Exit, Terminal};
 use crate::arguments::fleet::FleetArgs;
 use crate::arguments::rollout::parse_reason;
-use crate::report;
 use crate::report::orders::{PoolOrders, PoolResult};
 use crate::report::{Format, orders};
-use nodecfg_contract::json_document::Document;
+use crate::runs::emit::Shown;
 use nodecfg_contract::names::PoolName;
 use nodecfg_observed::{Orders, Pause};
 
@@ -48,22 +47,18 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     };
     let result = |was_paused| if was_paused { PoolResult::Updated } else { PoolResult::Paused };
     let results = location.order_pools(&args.pools, (!args.allow_unknown).then_some(help), pause, result).await?;
-    print_results(&args.fleet, results, format, terminal)
+    print_results("pause", &args.fleet, results, format, terminal)
 }
 
 /// Prints the result of an order for pools.
 pub(super) fn print_results(
+    command: &'static str,
     fleet: &FleetArgs,
     results: PoolOrders,
     format: Format,
     terminal: &mut Terminal,
 ) -> CommandResult {
     let scope_args = fleet.scope_args();
-    match format {
-        Format::Text => orders::pools(&mut terminal.out, &results, &scope_args, terminal.out_width)?,
-        Format::Markdown => orders::pools_markdown(&mut terminal.out, &results, &scope_args)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(results)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(results)?)?,
-    }
-    Ok(Exit::Done)
+    let report = orders::pools(command, &results, &scope_args);
+    Ok(Shown::of(results, report, terminal).print(format.into(), Exit::Done, terminal))
 }

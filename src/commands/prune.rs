@@ -4,11 +4,12 @@ use std::io;
 
 use super::{CommandResult, Terminal};
 use crate::arguments::repository::{RepositoryArgs, optional};
-use crate::report;
 use crate::report::pruning::Pruning;
 use crate::report::{Format, pruning};
+use crate::runs::emit::Shown;
 use crate::runs::fleet_change::FleetChangeArgs;
 use crate::runs::prune::Prune;
+use crate::runs::write_review::layout;
 use nodecfg_contract::names::PoolName;
 use nodecfg_plan::KEEP;
 
@@ -54,10 +55,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> io::Result<()> {
-    match format {
-        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0, terminal.out_line),
-        Format::Markdown => pruning::markdown(&mut terminal.out, pruning),
-        Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?),
-        Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?),
-    }
+    let shown = Shown {
+        printed: layout(terminal.out_line, verbose > 0),
+        ..Shown::of(pruning, pruning::report(pruning), terminal)
+    };
+    shown.write(&mut terminal.out, format.into())
 }

@@ -1,7 +1,8 @@
-//! Every command that a text of the program quotes is one that the program accepts: in help lines, findings, tables of
-//! codes, explanations, hints and examples. Reads the sources and the snapshots of outputs, so that a new text is
-//! checked without being listed.
+//! Every command that a text of the program or a document quotes is one that the program accepts: in help lines,
+//! findings, tables of codes, explanations, hints and examples. Reads the sources, the snapshots of outputs and the
+//! documents, so that a new text is checked without being listed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::commands::command_line::{command_first, declared};
 
 /// Words after the name of a program that are no command. Any other word must be one, so that a misspelt command is
 /// found.
-const PROSE: &[&str] = &[
+const NO_COMMANDS: &[&str] = &[
     "and",
     "but",
     "changes",
@@ -41,32 +42,28 @@ const PROSE: &[&str] = &[
     "wrote",
 ];
 
-static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
-    let token = r##"(?msx)
-        (?P<doc> (?: ^[\t\ ]*//[/!][^\n]*\n )+ )
-        | //[^\n]* | '(?: \\. | [^'\\\n] )'
-        | r\#*"(?P<raw>[^"]*)"\#*
-        | "(?P<text> (?: [^"\\] | \\. )* )"
-    "##;
-    Regex::new(token).unwrap()
-});
 /// The end of a line of a string literal that continues on the next.
 static CONTINUED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\\n\s*").unwrap());
+/// The start of a line of a comment.
+static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\n\s*//[/!]? ?").unwrap());
 /// A value in a format string.
 static VALUE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[a-z_0-9.]*(?::[^{}]*)?\}").unwrap());
 /// A placeholder that continues a word.
 static CONTINUING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?P<before>[a-z0-9…])…").unwrap());
-/// The name of a program, before another word.
-static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?:^|[^\w./-])(?P<command>nodecfg(?:-agent)? )").unwrap());
+/// A command in backticks, also after a pipe.
+static SPAN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"`(?:[a-z][^`\n]*\| )?(?P<command>nodecfg(?:-agent)? [^`]*)`").unwrap());
 /// A line of examples: a command, after a prompt or a pipe, and its description.
 static EXAMPLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(?:\$ |  (?:\S.* \| )?)(?P<command>nodecfg(?:-agent)? .*?)(?:  .*)?$").unwrap());
-
-/// A text that users read, and where it is.
-struct Text {
-    place: String,
-    text: String,
-}
+/// A command in prose: its name, and everything after it if the next word is an argument. The word before an object in
+/// the namespace nodecfg is `-n`.
+static PROSE: LazyLock<Regex> = LazyLock::new(|| {
+    let command = r"nodecfg(?:-agent)? (?P<name>[a-z][a-z-]*)(?: (?:[-…<].*|[A-Z|_-]+(?: .*)?$))?";
+    Regex::new(&format!(r"(?P<before>^|-n |[^\w./-])(?P<command>{command})")).unwrap()
+});
+/// An option in backticks.
+static OPTION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`(--[a-z][a-z.-]*)").unwrap());
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -78,7 +75,9 @@ fn files(folders: &[&str], extension: &str, tests: bool) -> Vec<(String, String)
         let stem = path.file_stem().unwrap().to_str().unwrap();
         stem == "tests" || stem.ends_with("_tests") || path.iter().any(|part| part == "tests")
     };
-    let entries = folders.iter().flat_map(|folder| WalkDir::new(root().join(folder)).sort_by_file_name());
+    let is_source = |entry: &walkdir::DirEntry| entry.file_name() != "target" && entry.file_name() != ".git";
+    let walk = |folder| WalkDir::new(root().join(folder)).sort_by_file_name().into_iter().filter_entry(is_source);
+    let entries = folders.iter().flat_map(walk);
     entries
         .map(|entry| entry.unwrap().into_path())
         .filter(|path| path.extension().is_some_and(|found| found == extension))
@@ -88,93 +87,45 @@ fn files(folders: &[&str], extension: &str, tests: bool) -> Vec<(String, String)
         .collect()
 }
 
-/// String literals and doc comments of Rust code, without its trailing test module.
-fn texts_of_rust(file: &str, code: &str) -> Vec<Text> {
-    let code = code.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
-    let mut found = Vec::new();
-    for token in TOKEN.captures_iter(code) {
-        let line = code.get(..token.get(0).unwrap().start()).unwrap().lines().count().max(1);
-        let text = if let Some(doc) = token.name("doc") {
-            // Only code in a comment is a command.
-            let lines: Vec<&str> = doc.as_str().lines().map(|line| line.trim_start().get(3..).unwrap_or("")).collect();
-            spans(&lines.join(" ")).iter().map(|span| format!("`{span}`\n")).collect()
-        } else if let Some(raw) = token.name("raw") {
-            raw.as_str().to_owned()
-        } else if let Some(text) = token.name("text") {
-            CONTINUED.replace_all(text.as_str(), "").replace("\\n", "\n").replace("\\\"", "\"")
-        } else {
-            continue;
-        };
-        found.push(Text { place: format!("{file}:{line}"), text: unformatted(&text) });
+/// Commands in a text. Commands outside of backticks are looked for only in code and tables.
+fn commands(file: &str, text: &str) -> Vec<String> {
+    let is_rust = file.ends_with(".rs");
+    let text = match is_rust {
+        true => unformatted(text.split("\n#[cfg(test)]\nmod tests {").next().unwrap()),
+        false => text.replace("cargo run -- ", "nodecfg "),
+    };
+    let uncommented = COMMENT.replace_all(&text, " ");
+    let mut found: Vec<String> = SPAN.captures_iter(&uncommented).map(|found| found["command"].to_owned()).collect();
+    if is_rust || file.ends_with(".csv") {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let line = line.replace("\\\"", "'").replace("\\n", "\n");
+            found.extend(line.split(['"', '\n']).flat_map(bare_commands));
+        }
     }
     found
 }
 
-/// A format string with a placeholder for each value, and without values that continue a word.
-fn unformatted(text: &str) -> String {
-    CONTINUING.replace_all(&VALUE.replace_all(text, "…"), "$before").into_owned()
+/// Code with a placeholder for each value of a format string, and without values that continue a word.
+fn unformatted(code: &str) -> String {
+    let code = CONTINUED.replace_all(code, "");
+    CONTINUING.replace_all(&VALUE.replace_all(&code, "…"), "$before").into_owned()
 }
 
-/// The texts in backticks.
-fn spans(text: &str) -> Vec<&str> {
-    text.split('`').skip(1).step_by(2).collect()
-}
-
-/// A command that a text quotes, as its words, or the reason why it is none.
-type Quoted = Result<Vec<String>, String>;
-
-/// The commands of a line. A command with arguments is in backticks, is a line of examples, or ends the line. In prose,
-/// the name of a command has no arguments.
-fn commands(line: &str) -> Vec<Quoted> {
-    let mut found = Vec::new();
-    let mut prose = String::new();
-    for (index, part) in line.split('`').enumerate() {
-        let piped = part.find("| nodecfg ").map(|pipe| pipe + 2);
-        let is_command = part.starts_with("nodecfg ") || part.starts_with("nodecfg-agent ");
-        match piped.or(is_command.then_some(0)).and_then(|start| part.get(start..)) {
-            Some(command) if index % 2 == 1 => found.push(split(command)),
-            _ => prose.push_str(if index % 2 == 1 { "code" } else { part }),
-        }
-    }
+/// Commands outside of backticks in a line.
+fn bare_commands(line: &str) -> Vec<String> {
+    let prose = line.split('`').step_by(2).collect::<Vec<_>>().join("code");
     if let Some(example) = EXAMPLE.captures(&prose) {
-        found.push(split(&example["command"]));
-        return found;
+        return vec![example["command"].to_owned()];
     }
-    for start in NAME.captures_iter(&prose).map(|found| found.name("command").unwrap().start()) {
-        let (before, command) = prose.split_at(start);
-        let words: Vec<&str> = command.split_whitespace().take(3).collect();
-        let [program, name, next @ ..] = words.as_slice() else { continue };
-        let is_last = before.is_empty() || before.ends_with(": ") || before.ends_with('"');
-        let ends_with_command = is_last && !command.contains(". ") && !is_prose(command);
-        let is_argument = |word: &&str| word.starts_with(['-', '…', '<']) || is_placeholder(word.trim_end_matches(')'));
-        let word = name.split([',', '.', ';', ':', ')', '"', '\'']).next().unwrap_or_default();
-        if PROSE.contains(&word) || name.starts_with('…') || name.starts_with('(') || before.ends_with("-n ") {
-            continue;
-        }
-        if ends_with_command {
-            found.push(split(command.trim_end_matches(['"', '\''])));
-        } else if word == *name && next.first().is_some_and(is_argument) {
-            found.push(Err(format!(
-                "a command with arguments is not in backticks: {program} {name} {}…",
-                next.concat()
-            )));
-        } else {
-            found.push(Ok(vec![(*program).to_owned(), word.to_owned()]));
-        }
-    }
-    found
-}
-
-/// Reports whether a text from a command on continues as prose: with several words that are no values.
-fn is_prose(command: &str) -> bool {
-    let is_word = |word: &&str| word.trim_end_matches(',').chars().all(|c| c.is_ascii_lowercase());
-    command.contains(',') || command.split_whitespace().skip(2).filter(is_word).count() > 1
+    let found = PROSE.captures_iter(&prose);
+    let found = found.filter(|found| &found["before"] != "-n " && !NO_COMMANDS.contains(&&found["name"]));
+    found.map(|found| found["command"].to_owned()).collect()
 }
 
 /// The words of a command line up to a redirection or a pipe.
-fn split(line: &str) -> Quoted {
-    let words = shlex::split(line).ok_or_else(|| format!("{line:?} has an open quote"))?;
-    Ok(words.into_iter().take_while(|word| !matches!(word.as_str(), ">" | "|" | "#" | "\\" | "&&")).collect())
+fn split(line: &str) -> Option<Vec<String>> {
+    let words = shlex::split(line)?;
+    Some(words.into_iter().take_while(|word| !matches!(word.as_str(), ">" | "|" | "#" | "\\" | "&&")).collect())
 }
 
 /// Reports whether a word stands for a value: `POOL`, `a…`.
@@ -199,18 +150,19 @@ fn with_placeholders(command: clap::Command) -> clap::Command {
 }
 
 /// The reason why the program does not accept a command. The name of a command alone only refers to it.
-fn rejected(words: &[String]) -> Option<String> {
+fn rejected(command: &str) -> Option<String> {
+    let Some(words) = split(command) else { return Some("it has an open quote".to_owned()) };
     let program = match words.first().map(String::as_str) {
         Some("nodecfg") => declared(),
         Some("nodecfg-agent") => nodecfg_agent::cli::command(),
         _ => return Some("it starts with another word".to_owned()),
     };
-    if let [_, name] = words
+    if let [_, name] = words.as_slice()
         && (program.find_subcommand(name).is_some() || name == "help")
     {
         return None;
     }
-    if let [_, help, name] = words
+    if let [_, help, name] = words.as_slice()
         && help == "help"
         && is_placeholder(name)
     {
@@ -219,28 +171,32 @@ fn rejected(words: &[String]) -> Option<String> {
     // `nodecfg COMMAND --help` stands for each command.
     let words: Vec<String> =
         words.iter().map(|word| if word == "COMMAND" { "sync" } else { word }.to_owned()).collect();
-    let words = command_first(&words.iter().map(OsString::from).collect::<Vec<_>>());
-    let parsed = |program: clap::Command| match program.try_get_matches_from(&words) {
+    let mut words = command_first(&words.iter().map(OsString::from).collect::<Vec<_>>());
+    let parsed = |program: clap::Command, words: &[OsString]| match program.try_get_matches_from(words) {
         Err(error) if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => Some(error),
         _ => None,
     };
-    let error = parsed(program.clone())?;
-    let has_placeholder = words.iter().any(|word| is_placeholder(&word.to_string_lossy()));
-    let error = if has_placeholder { parsed(with_placeholders(program))? } else { error };
+    let mut error = parsed(program.clone(), &words)?;
+    let relaxed = with_placeholders(program);
+    if words.iter().any(|word| is_placeholder(&word.to_string_lossy())) {
+        error = parsed(relaxed.clone(), &words)?;
+    }
+    // An option at the end without its value only refers to the option.
+    let ends_with_option = words.last().is_some_and(|word| word.to_string_lossy().starts_with("--"));
+    if error.kind() == ErrorKind::InvalidValue && ends_with_option {
+        words.push("…".into());
+        error = parsed(relaxed, &words)?;
+    }
     Some(error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// The rejected commands of these texts, and the number of accepted ones.
-fn check(texts: impl IntoIterator<Item = Text>) -> (Vec<String>, usize) {
+/// The rejected commands of these files, and the number of accepted ones.
+fn check(files: impl IntoIterator<Item = (String, String)>) -> (Vec<String>, usize) {
     let (mut wrong, mut accepted) = (Vec::new(), 0);
-    for Text { place, text } in texts {
-        for quoted in text.lines().flat_map(commands) {
-            let problem = match &quoted {
-                Ok(words) => rejected(words).map(|why| format!("`{}`: {why}", words.join(" "))),
-                Err(problem) => Some(problem.clone()),
-            };
-            match problem {
-                Some(problem) => wrong.push(format!("{place}: {problem}")),
+    for (file, text) in files {
+        for command in commands(&file, &text) {
+            match rejected(&command) {
+                Some(why) => wrong.push(format!("{file}: `{command}`: {why}")),
                 None => accepted += 1,
             }
         }
@@ -250,45 +206,86 @@ fn check(texts: impl IntoIterator<Item = Text>) -> (Vec<String>, usize) {
 
 #[test]
 fn texts_of_the_program_quote_commands_that_it_accepts() {
-    let code = files(&["src", "crates"], "rs", false);
-    let code = code.iter().filter(|(file, _)| file != file!() && file.contains("src/"));
-    let tables = files(&["data", "crates/kubelet-config/data"], "csv", false).into_iter();
-    let rows = tables.flat_map(|(file, text)| {
-        let row =
-            move |(index, line): (usize, &str)| Text { place: format!("{file}:{}", index + 1), text: line.to_owned() };
-        text.lines().enumerate().map(row).collect::<Vec<_>>()
-    });
+    let code = files(&["src", "crates"], "rs", false).into_iter();
+    let code = code.filter(|(file, _)| file != file!() && file.contains("src/"));
+    let tables = files(&["data", "crates/kubelet-config/data"], "csv", false);
     // Outputs show commands that the program composes of words.
-    let outputs = files(&["src", "crates", "tests"], "snap", true).into_iter();
-    let spans = outputs.map(|(file, text)| {
-        let commands = text.lines().flat_map(spans).map(|span| format!("`{span}`\n"));
-        Text { place: file, text: commands.collect() }
-    });
-    let texts = code.flat_map(|(file, text)| texts_of_rust(file, text)).chain(rows).chain(spans);
-    let (wrong, accepted) = check(texts);
+    let outputs = files(&["src", "crates", "tests"], "snap", true);
+    let (wrong, accepted) = check(code.chain(tables).chain(outputs));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(accepted > 150, "only {accepted} commands; does the test still find them?");
 }
 
+/// Options of other programs that documents name alone, with their program.
+const OPTIONS_OF_OTHERS: [(&str, &str); 17] = [
+    ("--annotate-nodes", "kured"),
+    ("--collector.textfile.directory", "node_exporter"),
+    ("--config-dir", "kubelet"),
+    ("--default-sig-expire", "gpg"),
+    ("--digest-algo", "gpg"),
+    ("--dynamic-config-dir", "kubelet up to 1.23"),
+    ("--feature-gates", "kubelet"),
+    ("--hostname-override", "kubelet"),
+    ("--kube-reserved", "kubelet"),
+    ("--lines", "journalctl"),
+    ("--mode", "talosctl"),
+    ("--node-ip", "kubelet"),
+    ("--patches", "kubeadm"),
+    ("--seccomp-default", "kubelet"),
+    ("--since", "journalctl"),
+    ("--textmode", "gpg"),
+    ("--vmodule", "kubelet"),
+];
+
+/// Long options of a command and its commands.
+fn options(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter(|argument| !argument.is_hide_set()).filter_map(clap::Arg::get_long);
+    let own = own.map(|long| format!("--{long}"));
+    own.chain(command.get_subcommands().flat_map(options)).collect()
+}
+
+#[test]
+fn documents_quote_commands_and_options_that_exist() {
+    let documents = files(&[""], "md", true);
+    let mut known = options(&declared());
+    known.extend(options(&nodecfg_agent::cli::command()));
+    known.extend(["--help", "--version"].map(str::to_owned));
+    let (mut others, mut seen) = (BTreeSet::new(), 0);
+    let (mut wrong, accepted) = check(documents.iter().cloned());
+    for (file, text) in &documents {
+        for option in OPTION.captures_iter(text) {
+            seen += 1;
+            match OPTIONS_OF_OTHERS.iter().find(|(theirs, _)| *theirs == &option[1]) {
+                Some((theirs, _)) => drop(others.insert(*theirs)),
+                None if known.contains(&option[1]) => {}
+                None => wrong.push(format!("{file}: no command has {}", &option[1])),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        accepted > 150 && seen > 200,
+        "only {accepted} commands and {seen} options; does the test still find them?"
+    );
+    let unused: Vec<&str> =
+        OPTIONS_OF_OTHERS.iter().map(|(option, _)| *option).filter(|option| !others.contains(option)).collect();
+    assert_eq!(unused, Vec::<&str>::new(), "no document names these options of other programs");
+}
+
 #[test]
 fn finds_commands_in_texts() {
-    let (wrong, accepted) = check(
-        [
-            "run `nodecfg lint .`",
-            "run nodecfg sync --dry-run first",
-            "see `nodecfg sync --bogus`, and `nodecfg schema pod`",
-            "to continue: nodecfg resume --bogus",
-            "  nodecfg diff --revision main  compare",
-            "`nodecfg-agent stats`",
-        ]
-        .map(|text| Text { place: "a".to_owned(), text: text.to_owned() }),
-    );
-    assert_eq!((wrong.len(), accepted), (7, 0), "{wrong:#?}");
-    let code = "/// Runs `nodecfg sync\n/// --bogus`.\nconst A: &str = \"a \\\n    `nodecfg diff --bogus {x}` \\\"\"; // `nodecfg no`\n";
-    assert_eq!(check(texts_of_rust("a", code)).0.len(), 2);
-    let right =
-        "  nodecfg validate -o sarif > a.sarif  write\nrun `nodecfg reset --pool POOL` or `nodecfg install --agent …`";
-    let (wrong, accepted) = check([Text { place: "a".to_owned(), text: right.to_owned() }]);
-    assert_eq!((wrong, accepted), (Vec::new(), 3));
+    let code = r#"/// Runs `nodecfg sync
+/// --bogus`.
+const A: &[&str] = &["run `nodecfg lint .`", "run nodecfg sync --bogus first", "to continue: nodecfg resume --bogus",
+    "see `nodecfg sync --bogus`, and `nodecfg schema pod`\n  nodecfg diff --revision main  compare\n`nodecfg-agent stats`",
+    "a \
+    `nodecfg diff --bogus {x}` \"", "nodecfg lints"]; // `nodecfg no`
+"#;
+    let (wrong, accepted) = check([("a.rs".to_owned(), code.to_owned())]);
+    assert_eq!((wrong.len(), accepted), (11, 0), "{wrong:#?}");
+    let right = r#""  nodecfg validate -o sarif > a.sarif  write
+run `nodecfg reset --pool POOL`, `kubectl get a | nodecfg validate --files-from -` or `nodecfg install --agent …`; nodecfg sync waits"#;
+    let (wrong, accepted) = check([("a.rs".to_owned(), right.to_owned())]);
+    assert_eq!((wrong, accepted), (Vec::new(), 5));
     assert_eq!(unformatted("nodecfg sync{repository} --rev {} {a}{b:?}"), "nodecfg sync --rev … …");
 }

@@ -4,12 +4,11 @@ use std::io;
 
 use super::{CommandError, CommandResult, Terminal};
 use crate::arguments::repository::{RepositoryArgs, optional};
-use crate::report;
 use crate::report::release::Release;
 use crate::report::{Format, release};
 use crate::runs::drain_marks::MarkRemoval;
+use crate::runs::emit::Shown;
 use crate::runs::fleet_change::FleetChangeArgs;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 
 /// Remove the marks of drains from nodes.
@@ -56,10 +55,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 }
 
 fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> io::Result<()> {
-    match format {
-        Format::Text => release::text(&mut terminal.out, shown, terminal.out_line),
-        Format::Markdown => release::markdown(&mut terminal.out, shown),
-        Format::Json => report::json(&mut terminal.out, &Document::value(shown.clone())?),
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(shown.clone())?),
-    }
+    Shown::of(shown, release::report(shown), terminal).write(&mut terminal.out, format.into())
 }

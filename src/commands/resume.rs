@@ -27,5 +27,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let resume = |orders: &mut Orders, pool: &PoolName, _| orders.pauses.remove(pool);
     let result = |was_paused| if was_paused { PoolResult::Resumed } else { PoolResult::NotPaused };
     let results = location.order_pools(&args.pools, Some(help), resume, result).await?;
-    print_results(&args.fleet, results, format, terminal)
+    print_results("resume", &args.fleet, results, format, terminal)
 }

@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         new_nodes_within: args.new_nodes_within,
         ..Mode::ASSIGN
     };
-    let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };
+    let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review, mode };
     let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         clock: &ScaledClock::real(),

@@ -1,5 +1,6 @@
 //! Drains of a run for its reports: what was evicted from each node, how long it took, and whether the node is released.
 
+use super::document::{Block, Cell, Section, Table};
 use super::{count, duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_plan::convergence::ConvergenceFailure;
@@ -8,25 +9,25 @@ use nodecfg_rollout::{DrainRecord, End, NodeOutcome, Outcome};
 
 /// A node that a run drained, or began to drain, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrainedNode {
+struct DrainedNode {
     /// The pool.
-    pub pool: PoolName,
+    pool: PoolName,
     /// The node.
-    pub node: NodeName,
+    node: NodeName,
     /// Whether the node was drained.
-    pub result: &'static str,
+    result: &'static str,
     /// The number of evicted pods.
-    pub evicted: usize,
+    evicted: usize,
     /// The duration of the evictions. Empty if they have not ended.
-    pub took: String,
+    took: String,
     /// The last pod that a PodDisruptionBudget protected, and the answer of the API server. Empty without one.
-    pub blocked: String,
+    blocked: String,
     /// What became of the mark.
-    pub mark: &'static str,
+    mark: &'static str,
 }
 
 /// The drains of a run: nodes that keep their mark or were not drained first, then by pool and name.
-pub(super) fn drained(outcome: &Outcome) -> Vec<DrainedNode> {
+fn drained(outcome: &Outcome) -> Vec<DrainedNode> {
     let all = outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)));
     let mut drained: Vec<(u8, DrainedNode)> = all
         .filter_map(|(pool, node)| {
@@ -77,7 +78,7 @@ fn mark(node: &NodeOutcome) -> &'static str {
 }
 
 /// The totals: `3 nodes drained, 1 not drained; 41 pods evicted; 1 node still marked`. `None` without drains.
-pub(super) fn totals(drained: &[DrainedNode]) -> Option<String> {
+fn totals(drained: &[DrainedNode]) -> Option<String> {
     let done = drained.iter().filter(|node| node.result == DRAINED).count();
     let mut text = format!("{} drained", count(done, "node"));
     if done < drained.len() {
@@ -89,6 +90,36 @@ pub(super) fn totals(drained: &[DrainedNode]) -> Option<String> {
         text.push_str(&format!("; {} still marked", count(marked, "node")));
     }
     (!drained.is_empty()).then_some(text)
+}
+
+/// The drains with their totals. `None` without any.
+pub(super) fn section(outcome: &Outcome) -> Option<Section> {
+    let drained = drained(outcome);
+    let totals = totals(&drained)?;
+    let row = |node: &DrainedNode| {
+        vec![
+            Cell::Node(Some(node.pool.clone()), node.node.clone()),
+            Cell::Name(node.pool.to_string()),
+            Cell::words(node.result),
+            Cell::Number(node.evicted),
+            Cell::words(node.took.clone()),
+            Cell::words(node.mark),
+            Cell::words(node.blocked.clone()),
+        ]
+    };
+    let table = Table {
+        caption: "Drains".to_owned(),
+        columns: vec!["node", "pool", "drain", "evicted pods", "took", "mark", "last blocked by"],
+        rows: drained.iter().map(row).collect(),
+        overview: false,
+    };
+    Some(Section {
+        title: "Drains".into(),
+        facts: vec![totals.into()],
+        folded: true,
+        blocks: vec![Block::Detail(vec![Block::Table(table)])],
+        ..Section::default()
+    })
 }
 
 #[cfg(test)]

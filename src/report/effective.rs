@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, quiet, warning};
-use super::table::{Column, Table};
+use super::table::{TextColumn, TextTable};
 use kubelet_config::effective::{Effective, Origin, Refused};
 use kubelet_config::fields::secrets;
 use kubelet_config::verdict::Refusal;
@@ -93,12 +93,12 @@ impl EffectiveConfiguration {
             self.values.iter().map(|(path, value)| cell(path, value)).collect()
         };
         let columns = vec![
-            Column::new("FIELD", each(&|path, _| path.to_owned())),
-            Column::new("VALUE", each(&|_, value| shown(&value.value))).cut(),
-            Column::new("ORIGIN", each(&|_, value| value.by.clone())).cut_last(),
+            TextColumn::new("FIELD", each(&|path, _| path.to_owned())),
+            TextColumn::new("VALUE", each(&|_, value| shown(&value.value))).cut(),
+            TextColumn::new("ORIGIN", each(&|_, value| value.by.clone())).cut_last(),
         ];
         if !self.values.is_empty() {
-            writeln!(out, "{}", Table::new(columns).lines(width).join("\n"))?;
+            writeln!(out, "{}", TextTable::new(columns).lines(width).join("\n"))?;
         }
         for reason in &self.startup {
             writeln!(out, "{} kubelet {kubelet} fails to start: {}", warning("!"), one_line(reason))?;

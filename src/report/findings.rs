@@ -12,7 +12,7 @@ use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, Na
 use serde::Serialize;
 
 use super::count;
-use super::markdown::{code, prose};
+use super::document::{Cell, Table};
 use super::style::{bad, good, quiet, warning};
 use crate::layout;
 use kubelet_config::Minor;
@@ -368,13 +368,24 @@ pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a
     }
 }
 
-/// A finding as a row of a markdown table: severity, place, message, help.
+/// Findings as a table.
 #[must_use]
-pub fn row(finding: &Finding) -> String {
-    let place = finding.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
-    let help = finding.help.as_deref().map(prose).unwrap_or_default();
-    let kubelets = affected_kubelets(finding).map_or_else(String::new, |kubelets| format!(" ({})", prose(&kubelets)));
-    format!("| {} | {place} | {}{kubelets} | {help} |", finding.severity, prose(&finding.message))
+pub fn table(findings: &[Finding]) -> Table {
+    let row = |finding: &Finding| {
+        let kubelets = affected_kubelets(finding).map_or_else(String::new, |kubelets| format!(" ({kubelets})"));
+        vec![
+            Cell::Words(finding.severity.to_string()),
+            Cell::name(finding.place.as_ref()),
+            Cell::Words(format!("{}{kubelets}", finding.message)),
+            Cell::words(finding.help.clone().unwrap_or_default()),
+        ]
+    };
+    Table {
+        caption: "Findings".to_owned(),
+        columns: vec!["severity", "place", "message", "fix"],
+        rows: findings.iter().map(row).collect(),
+        overview: false,
+    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,16 @@
 //! Report of `gates`: each gate with its state and reasons.
 
-use std::io;
-use std::io::Write;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::markdown::{code, prose};
-use super::style::{bad, good, heading, quiet, warning};
-use super::table::Table;
-use crate::layout::hanging;
+use super::document::{Cell, Conclusion, Item, Report, Table, Text};
+use crate::status::Grade;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, GateName, PoolName};
 use nodecfg_contract::printable::remark;
 use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment};
 use nodecfg_rollout::judge::GateState;
-
-/// Maximum number of pools in the text of a gate.
-const NAMED_POOLS: usize = 5;
 
 /// Answers of the gates of a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -85,6 +77,15 @@ impl GateWord {
             Self::Off => "off",
         }
     }
+
+    const fn grade(self) -> Grade {
+        match self {
+            Self::Passes => Grade::Good,
+            Self::Blocks => Grade::Bad,
+            Self::Unknown => Grade::Warning,
+            Self::Off => Grade::Neutral,
+        }
+    }
 }
 
 /// What a gate asks.
@@ -140,17 +141,10 @@ impl GateAnswer {
         })
     }
 
-    fn named_pools(&self) -> String {
-        let names: Vec<&str> = self.pools.iter().take(NAMED_POOLS).map(PoolName::as_str).collect();
-        match self.pools.len().checked_sub(NAMED_POOLS) {
-            Some(more) if more > 0 => format!("{} and {more} more", names.join(", ")),
-            _ => names.join(", "),
-        }
-    }
-
-    /// Series that do not block, in a clause.
-    fn known(&self) -> Option<String> {
-        (self.known > 0).then(|| format!("{} now, before the first node", count_series(self.known)))
+    /// Why the gate blocks or is unknown, and which series do not block.
+    fn reasons(&self) -> impl Iterator<Item = String> {
+        let known = (self.known > 0).then(|| format!("{} now, before the first node", count_series(self.known)));
+        self.reasons.iter().cloned().chain(known)
     }
 }
 
@@ -158,42 +152,44 @@ fn count_series(number: usize) -> String {
     if number == 1 { "1 series fires".to_owned() } else { format!("{number} series fire") }
 }
 
-/// Writes each gate with its state, its pools, its question and the reasons, and a summary.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, answers: &GateAnswers, width: usize) -> io::Result<()> {
-    for gate in &answers.gates {
-        let word = format!("{:<8}", gate.state.as_str());
-        let word = match gate.state {
-            GateWord::Passes => good(word),
-            GateWord::Blocks => bad(word),
-            GateWord::Unknown => warning(word),
-            GateWord::Off => quiet(word),
-        };
+/// The gates with their states, pools, questions and reasons.
+#[must_use]
+pub fn report(answers: &GateAnswers) -> Report {
+    let gate = |gate: &GateAnswer| {
         let pools = if gate.pools.len() == 1 { "pool" } else { "pools" };
-        let line = format!("{word}{}  {pools} {}", heading(&gate.name), gate.named_pools());
-        writeln!(out, "{}", hanging(&line, 10, width))?;
-        writeln!(out, "{}", hanging(&format!("        {}", quiet(gate.question())), 10, width))?;
-        for reason in gate.reasons.iter().cloned().chain(gate.known()) {
-            writeln!(out, "{}", hanging(&format!("        {reason}"), 10, width))?;
-        }
+        let text = Text::graded(gate.state.grade(), gate.state.as_str())
+            .then(" ")
+            .then(Text::name(gate.name.as_str()))
+            .then(format!(", {pools} "))
+            .then(Text::names(gate.pools.iter().map(PoolName::as_str)));
+        let question = Item { quiet: true, ..Item::new(Text::name(gate.question())) };
+        Item::new(text).with([question].into_iter().chain(gate.reasons().map(Item::new))).into()
+    };
+    Report {
+        command: "gates",
+        result: Some(result(answers)),
+        blocks: answers.gates.iter().map(gate).collect(),
+        names: answers.gates.iter().map(|gate| format!("gate/{}", gate.name)).collect(),
+        wide: Some(wide(answers)),
+        ..Report::default()
     }
-    if !answers.gates.is_empty() {
-        writeln!(out)?;
-    }
-    writeln!(out, "{}", summary(answers))
 }
 
-fn summary(answers: &GateAnswers) -> String {
+fn result(answers: &GateAnswers) -> Conclusion {
     let number = |word: GateWord| answers.gates.iter().filter(|gate| gate.state == word).count();
-    if answers.gates.is_empty() {
-        return "No gates.".to_owned();
-    }
     let words = [GateWord::Blocks, GateWord::Unknown, GateWord::Passes, GateWord::Off];
-    let parts = words.into_iter().filter(|word| number(*word) > 0);
-    let parts: Vec<String> = parts.map(|word| format!("{} {}", number(word), summary_word(word))).collect();
-    format!("{}: {}.", count(answers.gates.len(), "gate"), parts.join(", "))
+    let parts: Vec<(GateWord, usize)> =
+        words.into_iter().map(|word| (word, number(word))).filter(|(_, number)| *number > 0).collect();
+    let Some((worst, _)) = parts.first() else {
+        return Conclusion { label: "No gates.".to_owned(), grade: Grade::Neutral, text: Text::default() };
+    };
+    let grade = worst.grade();
+    let parts: Vec<String> = parts.iter().map(|(word, number)| format!("{number} {}", summary_word(*word))).collect();
+    Conclusion {
+        label: format!("{}:", count(answers.gates.len(), "gate")),
+        grade,
+        text: format!("{}.", parts.join(", ")).into(),
+    }
 }
 
 const fn summary_word(word: GateWord) -> &'static str {
@@ -204,52 +200,26 @@ const fn summary_word(word: GateWord) -> &'static str {
     }
 }
 
-/// Writes a line for each gate and pool, with all columns at any terminal width.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn wide(out: &mut dyn Write, answers: &GateAnswers) -> io::Result<()> {
+/// A row for each gate and pool.
+fn wide(answers: &GateAnswers) -> Table {
     let rows = answers.gates.iter().flat_map(|gate| {
         let at: Vec<&str> = gate.at.iter().map(|moment| moment.as_str()).collect();
-        let why: Vec<String> = gate.reasons.iter().cloned().chain(gate.known()).collect();
-        let or_none = |text: String| if text.is_empty() { "–".to_owned() } else { text };
-        let (at, why) = (or_none(at.join(",")), or_none(why.join("; ")));
+        let why: Vec<String> = gate.reasons().collect();
         gate.pools.iter().map(move |pool| {
-            let state = gate.state.as_str().to_owned();
-            [gate.name.to_string(), pool.to_string(), state, at.clone(), gate.question(), why.clone()]
+            vec![
+                Cell::Name(gate.name.to_string()),
+                Cell::name(Some(pool)),
+                Cell::Graded(gate.state.grade(), gate.state.as_str().to_owned()),
+                Cell::words(at.join(",")),
+                Cell::Name(gate.question()),
+                Cell::words(why.join("; ")),
+            ]
         })
     });
-    writeln!(out, "{}", Table::plain(["GATE", "POOL", "STATE", "AT", "ASKS", "WHY"], rows))
-}
-
-/// Writes the name of each gate.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn names(out: &mut dyn Write, answers: &GateAnswers) -> io::Result<()> {
-    answers.gates.iter().try_for_each(|gate| writeln!(out, "gate/{}", gate.name))
-}
-
-/// Writes the gates as a markdown table, and a summary.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn markdown(out: &mut dyn Write, answers: &GateAnswers) -> io::Result<()> {
-    if !answers.gates.is_empty() {
-        writeln!(out, "| gate | state | pools | asks | why |\n|---|---|---|---|---|")?;
-        for gate in &answers.gates {
-            let why: Vec<String> = gate.reasons.iter().cloned().chain(gate.known()).collect();
-            writeln!(
-                out,
-                "| {} | {} | {} | {} | {} |",
-                code(gate.name.as_str()),
-                gate.state.as_str(),
-                prose(&gate.named_pools()),
-                code(&gate.question()),
-                prose(&why.join("; ")),
-            )?;
-        }
-        writeln!(out)?;
+    Table {
+        caption: "Gates".to_owned(),
+        columns: vec!["gate", "pool", "state", "at", "asks", "why"],
+        rows: rows.collect(),
+        overview: false,
     }
-    writeln!(out, "{}", summary(answers))
 }

@@ -1,18 +1,13 @@
 //! Report of `history`: the revisions of a pool, other ConfigMaps, and the nodes on each.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
-use serde_json::Value;
 
 use super::count;
-use super::markdown::{code, prose};
-use super::style::{bad, good, heading, quiet, warning};
-use super::table::Table;
+use super::document::{Block, Cell, Conclusion, Item, Report, Table, Text};
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
-use crate::layout::{hanging, shorten};
 use crate::repository::history::WalkEnd;
-use nodecfg_contract::json_document::{Document, Kind};
+use crate::status::Grade;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, PoolName};
 
 /// The revisions of a pool.
@@ -92,42 +87,43 @@ fn nodes_of(revision: &Revision) -> Option<String> {
     }
 }
 
-/// Writes the revisions as text, three or four lines each, then other ConfigMaps, the totals, and why the list is
-/// incomplete.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<()> {
-    for revision in &history.revisions {
-        let mark = if revision.current { good("*") } else { " ".to_owned() };
-        let or_before = if revision.or_before { " or before" } else { "" };
-        let author = shorten(&revision.author, width.saturating_sub(32 + or_before.len()));
-        let commit = heading(revision.commit.short());
-        writeln!(out, "{mark} {commit}  {}{or_before}  {author}", date(revision))?;
-        writeln!(out, "    {}", shorten(&revision.subject, width.saturating_sub(4)))?;
-        let line = shorten(&configuration(revision), width.saturating_sub(4));
-        let line = if matches!(revision.content, Content::Invalid { .. }) { bad(line) } else { quiet(line) };
-        writeln!(out, "    {line}")?;
-        if let Some(nodes) = nodes_of(revision) {
-            writeln!(out, "{}", hanging(&format!("    {nodes}"), 4, width))?;
-        }
-        writeln!(out)?;
+/// The revisions with their nodes, then other ConfigMaps, and why the list is incomplete.
+#[must_use]
+pub fn report(history: &History) -> Report {
+    let others = history.whereabouts.iter().flat_map(|rest| &rest.others);
+    let blocks = history.revisions.iter().map(revision).chain(others.map(other));
+    let note = history.note.as_ref().map(|note| Item::quiet(note.as_str()));
+    Report {
+        command: "history",
+        result: Some(Conclusion {
+            label: format!("{}:", history.pool),
+            grade: Grade::Neutral,
+            text: totals(history).into(),
+        }),
+        blocks: blocks.chain(note).map(Block::Item).collect(),
+        names: names(history),
+        wide: Some(wide(history)),
+        ..Report::default()
     }
-    if let Some(rest) = &history.whereabouts {
-        for other in &rest.others {
-            writeln!(out, "{}", hanging(&format!("  {} {}", warning("other:"), other.name), 4, width))?;
-            writeln!(out, "{}", hanging(&format!("    {}", source_text(other)), 4, width))?;
-            if !other.nodes.is_none() {
-                writeln!(out, "{}", hanging(&format!("    {}", node_counts(&other.nodes)), 4, width))?;
-            }
-            writeln!(out)?;
-        }
-    }
-    writeln!(out, "{}", hanging(&totals(history), 2, width))?;
-    if let Some(note) = &history.note {
-        writeln!(out, "{}", hanging(&quiet(note), 2, width))?;
-    }
-    Ok(())
+}
+
+fn revision(revision: &Revision) -> Item {
+    let commit = Text::name(revision.commit.short());
+    let current = if revision.current { Text::graded(Grade::Good, " current") } else { Text::default() };
+    let or_before = if revision.or_before { " or before" } else { "" };
+    let text = commit.then(current).then(format!(" {}{or_before}, {}", date(revision), revision.author));
+    let configuration = match &revision.content {
+        Content::Invalid { .. } => Item::new(Text::graded(Grade::Bad, configuration(revision))),
+        _ => Item::quiet(configuration(revision)),
+    };
+    let below = [Item::new(revision.subject.as_str()), configuration];
+    Item::new(text).with(below.into_iter().chain(nodes_of(revision).map(Item::new)))
+}
+
+fn other(other: &OtherConfigMap) -> Item {
+    let nodes = (!other.nodes.is_none()).then(|| Item::new(node_counts(&other.nodes)));
+    Item::warning("other", Text::name(other.name.as_str()))
+        .with([Item::new(source_text(other))].into_iter().chain(nodes))
 }
 
 fn source_text(other: &OtherConfigMap) -> String {
@@ -144,7 +140,7 @@ fn short(commit: &str) -> String {
 }
 
 fn totals(history: &History) -> String {
-    let revisions = format!("{}: {}", heading(&history.pool), count(history.revisions.len(), "revision"));
+    let revisions = count(history.revisions.len(), "revision");
     let Some(rest) = &history.whereabouts else { return format!("{revisions}.") };
     let mut parts = vec![count(rest.nodes, "node")];
     for (number, what) in [(rest.local, "on local configuration"), (rest.elsewhere, "on other configuration")] {
@@ -155,76 +151,43 @@ fn totals(history: &History) -> String {
     format!("{revisions}, {}.", parts.join(", "))
 }
 
-/// Writes a line for each revision and each other ConfigMap, with all columns at any terminal width.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn wide(out: &mut dyn Write, history: &History) -> io::Result<()> {
+/// A row for each revision and each other ConfigMap.
+fn wide(history: &History) -> Table {
     let revision = |revision: &Revision| {
         let mark = if revision.current { "*" } else { "" };
-        let config_map = revision.content.config_map().unwrap_or("–");
-        let nodes = nodes_of(revision).unwrap_or_else(|| "–".to_owned());
-        let commit = format!("{}{mark}", revision.commit.short());
-        [commit, date(revision), config_map.to_owned(), nodes, revision.author.clone(), revision.subject.clone()]
+        vec![
+            Cell::Name(format!("{}{mark}", revision.commit.short())),
+            Cell::Words(date(revision)),
+            Cell::name(revision.content.config_map().as_ref()),
+            Cell::words(nodes_of(revision).unwrap_or_default()),
+            Cell::words(revision.author.as_str()),
+            Cell::words(revision.subject.as_str()),
+        ]
     };
     let other = |other: &OtherConfigMap| {
-        let commit = other.commit.as_deref().map_or_else(|| "–".to_owned(), short);
-        [commit, "–".to_owned(), other.name.clone(), node_counts(&other.nodes), "–".to_owned(), "–".to_owned()]
+        let commit = other.commit.as_deref().map_or(Cell::Empty, |commit| Cell::Name(short(commit)));
+        vec![
+            commit,
+            Cell::Empty,
+            Cell::Name(other.name.clone()),
+            Cell::words(node_counts(&other.nodes)),
+            Cell::Empty,
+            Cell::Empty,
+        ]
     };
     let others = history.whereabouts.iter().flat_map(|rest| &rest.others);
-    let titles = ["REVISION", "DATE", "CONFIGMAP", "NODES", "AUTHOR", "SUBJECT"];
-    writeln!(out, "{}", Table::plain(titles, history.revisions.iter().map(revision).chain(others.map(other))))
+    Table {
+        caption: "Revisions".to_owned(),
+        columns: vec!["revision", "date", "configmap", "nodes", "author", "subject"],
+        rows: history.revisions.iter().map(revision).chain(others.map(other)).collect(),
+        overview: false,
+    }
 }
 
-/// Writes the ConfigMaps as kubectl accepts them, newest first, each once. With a cluster, only those that exist.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn names(out: &mut dyn Write, history: &History) -> io::Result<()> {
+/// The ConfigMaps as kubectl accepts them, newest first, each once. With a cluster, only those that exist.
+fn names(history: &History) -> Vec<String> {
     let revisions = history.revisions.iter().filter(|it| it.same_as.is_none() && it.exists != Some(false));
     let listed = revisions.filter_map(|revision| revision.content.config_map());
     let others = history.whereabouts.iter().flat_map(|rest| &rest.others).map(|other| other.name.as_str());
-    listed.chain(others).try_for_each(|name| writeln!(out, "configmap/{name}"))
-}
-
-/// Writes the revisions and other ConfigMaps as a markdown table, and why the list is incomplete.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
-    writeln!(out, "| revision | date (UTC) | author | subject | configuration | nodes |\n|---|---|---|---|---|---|")?;
-    for revision in &history.revisions {
-        let mark = if revision.current { " (current)" } else { "" };
-        writeln!(
-            out,
-            "| {}{mark} | {} | {} | {} | {} | {} |",
-            code(revision.commit.short()),
-            date(revision),
-            prose(&revision.author),
-            prose(&revision.subject),
-            prose(&configuration(revision)),
-            prose(&nodes_of(revision).unwrap_or_else(|| "–".to_owned())),
-        )?;
-    }
-    for other in history.whereabouts.iter().flat_map(|rest| &rest.others) {
-        writeln!(
-            out,
-            "| – | – | – | {} | {} | {} |",
-            prose(&source_text(other)),
-            code(&other.name),
-            node_counts(&other.nodes)
-        )?;
-    }
-    if let Some(note) = &history.note {
-        writeln!(out, "\n{}", prose(note))?;
-    }
-    Ok(())
-}
-
-/// The JSON document: `{formatVersion, kind, fleet, pool, revisions, …}`.
-///
-/// # Errors
-/// When serialization fails, which is a bug.
-pub fn document(history: &History) -> serde_json::Result<Value> {
-    Document::value(history.clone())
+    listed.chain(others).map(|name| format!("configmap/{name}")).collect()
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::table::{Column, Table};
+use super::table::{TextColumn, TextTable};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
@@ -72,11 +72,11 @@ impl Initialization {
         writeln!(out, "{}\n", hanging(&format!("Wrote {files} to {}: {pools}{by}.", self.folder), 2, width))?;
         if self.label.is_some() && !self.pools.is_empty() {
             let columns = vec![
-                Column::new("POOL", self.pools.iter().map(|pool| &pool.name)).cut_last(),
-                Column::new("NODES", self.pools.iter().map(|pool| pool.nodes)),
-                Column::new("CURRENT CONFIGURATION", self.pools.iter().map(InitialPool::configuration)),
+                TextColumn::new("POOL", self.pools.iter().map(|pool| &pool.name)).cut_last(),
+                TextColumn::new("NODES", self.pools.iter().map(|pool| pool.nodes)),
+                TextColumn::new("CURRENT CONFIGURATION", self.pools.iter().map(InitialPool::configuration)),
             ];
-            writeln!(out, "{}\n", Table::new(columns).spaced().lines(width).join("\n"))?;
+            writeln!(out, "{}\n", TextTable::new(columns).spaced().lines(width).join("\n"))?;
         }
         writeln!(out, "Next:")?;
         for line in next {

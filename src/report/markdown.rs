@@ -56,6 +56,24 @@ pub(super) fn prose(text: &str) -> String {
     shown
 }
 
+/// Escapes a text on a line of HTML, where markdown has no effect: it creates no tag, link or notification.
+pub(super) fn html(text: &str) -> String {
+    let text = printable::one_line(text);
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => shown.push_str("&lt;"),
+            '&' => shown.push_str("&amp;"),
+            '@' | '#' => shown.extend([character, ZERO_WIDTH_SPACE]),
+            '/' if shown.ends_with(':') => shown.extend([ZERO_WIDTH_SPACE, character]),
+            '.' if ends_with_www(&shown) => shown.extend([ZERO_WIDTH_SPACE, character]),
+            '-' if shown.ends_with(['H', 'h']) => shown.extend([ZERO_WIDTH_SPACE, character]),
+            other => shown.push(other),
+        }
+    }
+    shown
+}
+
 fn ends_with_www(text: &str) -> bool {
     let mut last = text.chars().rev();
     (0..3).all(|_| last.next().is_some_and(|letter| letter.eq_ignore_ascii_case(&'w')))

@@ -12,7 +12,7 @@ use std::io;
 
 use jiff::Timestamp;
 
-use nodecfg_contract::printable::is_hidden;
+use nodecfg_contract::printable::{at_most, is_hidden};
 use nodecfg_plan::convergence::Trial;
 use nodecfg_plan::state::State;
 
@@ -20,6 +20,7 @@ pub mod capture;
 pub mod code_explanation;
 pub mod codes;
 pub mod doctor;
+pub mod document;
 pub mod drained;
 pub mod effective;
 pub mod error;
@@ -35,12 +36,13 @@ pub mod live;
 mod markdown;
 pub mod orders;
 pub mod outcome;
+mod problems;
 pub mod progress;
 pub mod pruning;
 pub mod recovery;
 pub mod release;
 pub mod review;
-pub mod run_summary;
+pub mod run;
 pub mod schemas;
 pub mod source;
 pub mod stale;
@@ -50,6 +52,7 @@ mod stops;
 mod style;
 pub mod summary;
 mod table;
+pub mod timeline;
 pub mod validation;
 pub mod version;
 #[cfg(test)]
@@ -184,6 +187,11 @@ fn time_left(at: Timestamp, end: Timestamp) -> Option<String> {
 /// none is known.
 fn next_opening(holds: impl Iterator<Item = Option<Timestamp>>) -> String {
     holds.flatten().min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default()
+}
+
+/// A text cut to `most` characters, with an ellipsis.
+fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { at_most(text, most.saturating_sub(1)) }
 }
 
 /// Up to `most` names, and the number of omitted ones.

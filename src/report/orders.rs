@@ -1,18 +1,15 @@
 //! Reports of `pause`, `resume` and `abort`: the result of the order, and its effect on the next sync.
 
-use nodecfg_contract::json_document::Kind;
-use std::io;
-use std::io::Write;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use textwrap::fill;
 
-use super::markdown::{code, prose};
-use super::style::{heading, warning};
+use super::document::{Block, Conclusion, Item, Report, Text};
 use super::{duration, names};
 use crate::layout::within;
+use crate::status::Grade;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_observed::{Abort, Pause};
@@ -113,95 +110,49 @@ pub enum AbortResult {
     StillRunning,
 }
 
-/// Writes orders for pools as text, `width` columns wide. `fleet_arguments` are the arguments that select the fleet,
-/// for the suggested command.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn pools(out: &mut dyn Write, orders: &PoolOrders, fleet_arguments: &str, width: usize) -> io::Result<()> {
-    for order in &orders.pools {
-        write_pool(out, &orders.fleet, order, width)?;
-    }
+/// The results of orders for pools, and their effect on the next sync and on a running rollout. `fleet_arguments` are the
+/// arguments that select the fleet, for the suggested command.
+#[must_use]
+pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) -> Report {
     let [paused, resumed] = paused_and_resumed(orders);
-    if !paused.is_empty() {
-        writeln!(out, "\nThe next sync does not change their nodes.")?;
-        hanging(out, 0, &format!("To continue: {}", resume(&paused, fleet_arguments)), width)?;
+    let results = orders.pools.iter().map(|order| result(&orders.fleet, order));
+    let next = (!paused.is_empty()).then(|| {
+        let command = format!("nodecfg resume {}{fleet_arguments}", paused.join(" "));
+        Item::labeled("To continue", Text::name(command))
+    });
+    let running = orders.running.as_ref().filter(|_| !paused.is_empty() || !resumed.is_empty()).map(|holder| {
+        let effect = Item::new(effect_on_running(!paused.is_empty()));
+        Item::warning("running now", holder_text(holder)).with([effect])
+    });
+    let effects = [
+        (!paused.is_empty()).then(|| "The next sync does not change their nodes.".to_owned()),
+        (!resumed.is_empty()).then(|| after_resume(&resumed)),
+    ];
+    let effects: Vec<String> = effects.into_iter().flatten().collect();
+    let result = if effects.is_empty() { "Nothing changed.".to_owned() } else { effects.join(" ") };
+    Report {
+        command,
+        result: Some(Conclusion::sentence(Grade::Neutral, result)),
+        blocks: results.chain(running).chain(next).map(Block::Item).collect(),
+        ..Report::default()
     }
-    if !resumed.is_empty() {
-        writeln!(out, "\n{}", fill(&after_resume(&resumed), within(width)))?;
-    }
-    if let Some(holder) = orders.running.as_ref().filter(|_| !paused.is_empty() || !resumed.is_empty()) {
-        writeln!(out)?;
-        hanging(out, 0, &format!("{} {}", warning("running now:"), holder_text(holder)), width)?;
-        writeln!(out, "{}", fill(effect_on_running(!paused.is_empty()), within(width)))?;
-    }
-    out.flush()
 }
 
-fn write_pool(out: &mut dyn Write, fleet: &FleetName, order: &PoolOrder, width: usize) -> io::Result<()> {
+fn result(fleet: &FleetName, order: &PoolOrder) -> Item {
     let (result, pause) = match (order.result, &order.pause) {
         (PoolResult::Updated, Some(pause)) => ("pause updated:", format!(" {pause}")),
         (_, Some(pause)) => ("paused", format!(" {pause}")),
         (PoolResult::Resumed, None) => ("resumed", String::new()),
         (_, None) => ("was not paused", String::new()),
     };
-    hanging(out, 0, &format!("{} {result}{pause}", heading(format!("{}:", order.pool))), width)?;
-    if let Some(before) = &order.before {
+    let before = order.before.as_ref().map(|before| {
         let label = if order.pause.is_some() { "previously:" } else { "was paused" };
-        hanging(out, 2, &format!("{label} {before}"), width)?;
-    }
-    if !order.known && order.pause.is_some() {
-        let text = format!("{} fleet {fleet} has no ConfigMap for a pool of this name", warning("unknown pool:"));
-        hanging(out, 2, &text, width)?;
-    }
-    Ok(())
-}
-
-/// Writes wrapped text: the first line indented by `indent` columns, the others by two more.
-fn hanging(out: &mut dyn Write, indent: usize, text: &str, width: usize) -> io::Result<()> {
-    let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
-    writeln!(out, "{}", fill(text, within(width).initial_indent(&first).subsequent_indent(&rest)))
-}
-
-/// The command that resumes pools.
-fn resume(pools: &[&str], fleet_arguments: &str) -> String {
-    format!("nodecfg resume {}{fleet_arguments}", pools.join(" "))
-}
-
-/// Writes orders for pools as markdown.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, fleet_arguments: &str) -> io::Result<()> {
-    writeln!(out, "| pool | result | by | since | why |\n|---|---|---|---|---|")?;
-    for order in &orders.pools {
-        let pool = code(order.pool.as_str());
-        let result = match order.result {
-            PoolResult::Paused => "paused",
-            PoolResult::Updated => "pause updated",
-            PoolResult::Resumed => "resumed",
-            PoolResult::NotPaused => "was not paused",
-        };
-        match order.pause.as_ref().or(order.before.as_ref()) {
-            Some(Pause { by, at, reason, .. }) => {
-                let (by, reason) = (prose(&one_line(by)), prose(&one_line(reason)));
-                writeln!(out, "| {pool} | {result} | {by} | {at:.0} | {reason} |")?;
-            }
-            None => writeln!(out, "| {pool} | {result} | | | |")?,
-        }
-    }
-    let [paused, resumed] = paused_and_resumed(orders);
-    if !paused.is_empty() {
-        writeln!(
-            out,
-            "\nThe next sync does not change their nodes. To continue: `{}`.",
-            resume(&paused, fleet_arguments)
-        )?;
-    }
-    if !resumed.is_empty() {
-        writeln!(out, "\n{}", after_resume(&resumed))?;
-    }
-    out.flush()
+        Item::new(format!("{label} {before}"))
+    });
+    let unknown = (!order.known && order.pause.is_some())
+        .then(|| Item::warning("unknown pool", format!("fleet {fleet} has no ConfigMap for a pool of this name")));
+    Item::new(Text::name(order.pool.as_str()).then(format!(": {result}{pause}")))
+        .with(before.into_iter().chain(unknown))
 }
 
 /// The pools that are now paused, and those that were resumed.
@@ -288,31 +239,23 @@ pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String 
     fill(&text, within(width)) + "\n"
 }
 
-/// Writes the result of an abort as text, `width` columns wide.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn aborted(out: &mut dyn Write, aborted: &Aborted, width: usize) -> io::Result<()> {
-    for sentence in aborted.sentences() {
-        writeln!(out, "{}", fill(&sentence, within(width)))?;
+/// The result of an abort.
+#[must_use]
+pub fn aborted(aborted: &Aborted) -> Report {
+    let mut sentences = aborted.sentences();
+    let last = sentences.pop().map(|last| Conclusion::sentence(Grade::Neutral, last));
+    Report {
+        command: "abort",
+        result: last,
+        blocks: sentences.into_iter().map(|sentence| Item::new(sentence).into()).collect(),
+        ..Report::default()
     }
-    out.flush()
-}
-
-/// Writes the result of an abort as markdown.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn aborted_markdown(out: &mut dyn Write, aborted: &Aborted) -> io::Result<()> {
-    for sentence in aborted.sentences() {
-        writeln!(out, "- {}", prose(&sentence))?;
-    }
-    out.flush()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::document::tests::text;
 
     fn paused(pools: &[&str]) -> PoolOrders {
         let pause = Pause {
@@ -340,9 +283,7 @@ mod tests {
     #[test]
     fn fits_every_line_without_breaking_names() {
         let orders = paused(&["general", "gpu"]);
-        let mut out = Vec::new();
-        pools(&mut out, &orders, " --fleet default", 80).expect("memory");
-        let text = anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string();
+        let text = text(&pools("pause", &orders, " --fleet default"), 80, true);
         let running = orders.running.as_ref().expect("set");
         let text = text + &waiting(running, None, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -1,18 +1,14 @@
 //! Report of `prune`: the ConfigMaps to delete and to keep.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::io::Write;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::count;
-use super::markdown::{code, prose};
-use super::style::{heading, quiet, warning};
-use crate::layout::hanging;
-use nodecfg_contract::json_document::{Document, Kind};
+use super::document::{Block, Conclusion, Item, Report, Text};
+use crate::status::Grade;
+use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_observed::{Deletion, ManagedConfigMap};
 use nodecfg_plan::{Kept, PrunePlan};
@@ -125,15 +121,14 @@ fn created_and_commit(map: &PrunedConfigMap) -> String {
     nodecfg_contract::printable::remark(&parts.join(", "))
 }
 
-/// Writes deleted ConfigMaps, those to delete and those changed since the plan one by one, the other kept ones as counts
-/// per reason, and the totals. With `all`, lists the kept ones too.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool, width: usize) -> io::Result<()> {
-    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut any_listed = false;
+/// Deleted ConfigMaps, those to delete and those changed since the plan one by one, the other kept ones as counts per
+/// reason and in detail, and the totals.
+#[must_use]
+pub fn report(pruning: &Pruning) -> Report {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut listed, mut kept) = (Vec::new(), Vec::new());
     for map in &pruning.config_maps {
+        let name = Text::name(map.name.as_str());
         let word = match &map.end {
             PruneEnd::ToDelete => "to delete",
             PruneEnd::Deleted => "deleted",
@@ -144,27 +139,24 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool, width: usize) -> 
                     Kept::InUse { .. } => "in use",
                     _ => reason.as_str(),
                 };
-                *kept.entry(group).or_default() += 1;
-                if all {
-                    any_listed = true;
-                    let line = format!("{} {}: {reason}", quiet("kept:"), map.name);
-                    writeln!(out, "{}", hanging(&line, 4, width))?;
-                }
+                *counts.entry(group).or_default() += 1;
+                kept.push(Item { quiet: true, ..Item::labeled("kept", name.then(format!(": {reason}"))) }.into());
                 continue;
             }
         };
-        any_listed = true;
-        let line = format!("{} {}", warning(format!("{word}:")), map.name);
-        writeln!(out, "{}\n    {}", hanging(&line, 4, width), quiet(created_and_commit(map)))?;
+        listed.push(Item::warning(word, name).with([Item::quiet(created_and_commit(map))]).into());
     }
-    if any_listed {
-        writeln!(out)?;
+    let count = |(reason, number): (&&str, &usize)| {
+        Block::Item(Item::quiet(format!("{} kept: {reason}", count(*number, "ConfigMap"))))
+    };
+    listed.push(Block::Detail(kept));
+    listed.extend(counts.iter().map(count));
+    Report {
+        command: "prune",
+        result: Some(Conclusion::sentence(Grade::Neutral, totals(pruning))),
+        blocks: listed,
+        ..Report::default()
     }
-    for (reason, number) in &kept {
-        let line = format!("{} kept: {reason}", count(*number, "ConfigMap"));
-        writeln!(out, "{}", hanging(&quiet(line), 4, width))?;
-    }
-    writeln!(out, "{}", hanging(&heading(totals(pruning)), 4, width))
 }
 
 fn totals(pruning: &Pruning) -> String {
@@ -181,32 +173,4 @@ fn totals(pruning: &Pruning) -> String {
         (false, 0, number) => format!("{} deleted{kept}.", count(number, "ConfigMap")),
         (false, left, number) => format!("{} deleted, {left} not tried{kept}.", count(number, "ConfigMap")),
     }
-}
-
-/// Writes the ConfigMaps as a markdown table.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn markdown(out: &mut dyn Write, pruning: &Pruning) -> io::Result<()> {
-    writeln!(out, "| ConfigMap | pool | result |\n|---|---|---|")?;
-    for map in &pruning.config_maps {
-        let end = match &map.end {
-            PruneEnd::ToDelete => "to delete".to_owned(),
-            PruneEnd::Deleted => "deleted".to_owned(),
-            PruneEnd::Gone => "already deleted".to_owned(),
-            PruneEnd::Changed => "kept, changed since the plan".to_owned(),
-            PruneEnd::Kept { reason, .. } => format!("kept: {reason}"),
-        };
-        let pool = map.pool.as_ref().map_or_else(|| "–".to_owned(), |pool| code(pool.as_str()));
-        writeln!(out, "| {} | {pool} | {} |", code(&map.name), prose(&end))?;
-    }
-    writeln!(out, "\n{}", totals(pruning))
-}
-
-/// The JSON document: `{formatVersion, kind, fleet, namespace, keep, dryRun, configMaps}`.
-///
-/// # Errors
-/// When serialization fails, which is a bug.
-pub fn document(pruning: &Pruning) -> serde_json::Result<Value> {
-    Document::value(pruning.clone())
 }

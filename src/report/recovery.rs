@@ -1,31 +1,29 @@
 //! What changed nodes had before their assignment, and have since, for the reports of a run: Ready pods and extended
 //! resources.
 
-use std::io;
-use std::io::Write;
-
 use super::count;
-use super::table::{Column, Table};
+use super::document::{Block, Cell, Section, Table};
+use crate::status::Grade;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_rollout::{BeforeAfter, NodeOutcome, Outcome, Recovery};
 
 /// A node that a run assigned, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangedNode {
+struct ChangedNode {
     /// The pool.
-    pub pool: PoolName,
+    pool: PoolName,
     /// The node.
-    pub node: NodeName,
+    node: NodeName,
     /// Ready pods: `12 → 11`. Empty if they were not listed.
-    pub pods: String,
+    pods: String,
     /// Extended resources: `nvidia.com/gpu 8 → 8`. Empty without any.
-    pub resources: String,
+    resources: String,
     /// Whether the node has less than before.
-    pub has_less: bool,
+    has_less: bool,
 }
 
 /// The nodes with known pods or resources: those that have less first, then by pool and name.
-pub(super) fn changed(outcome: &Outcome) -> Vec<ChangedNode> {
+fn changed(outcome: &Outcome) -> Vec<ChangedNode> {
     let all = outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)));
     let mut changed: Vec<ChangedNode> = all.filter_map(|(pool, node)| in_words(pool, node)).collect();
     // The sort is stable: pools and nodes keep their order.
@@ -49,40 +47,43 @@ fn in_words(pool: &PoolName, node: &NodeOutcome) -> Option<ChangedNode> {
     })
 }
 
-/// The totals: `Ready pods and extended resources of 3 nodes before and after; 1 with less than before`. `None` without
+/// The totals: `Ready pods and extended resources of 3 nodes; 1 with less than before`. `None` without
 /// nodes.
-pub(super) fn totals(changed: &[ChangedNode]) -> Option<String> {
+fn totals(changed: &[ChangedNode]) -> Option<String> {
     let less = changed.iter().filter(|node| node.has_less).count();
-    let mut text = format!("Ready pods and extended resources of {} before and after", count(changed.len(), "node"));
+    let mut text = format!("Ready pods and extended resources of {}", count(changed.len(), "node"));
     if less > 0 {
         text.push_str(&format!("; {less} with less than before"));
     }
     (!changed.is_empty()).then_some(text)
 }
 
-/// Writes the table for terminals. Empty columns are left out.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub(super) fn write(out: &mut dyn Write, outcome: &Outcome, width: usize) -> io::Result<()> {
+/// What changed nodes had before and have since, with the totals. `None` without nodes.
+pub(super) fn section(outcome: &Outcome) -> Option<Section> {
     let changed = changed(outcome);
-    if changed.is_empty() {
-        return Ok(());
-    }
-    let cells = |cell: &dyn Fn(&ChangedNode) -> String| {
-        let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-        changed.iter().map(|node| dash(cell(node))).collect::<Vec<String>>()
+    let totals = totals(&changed)?;
+    let row = |node: &ChangedNode| {
+        vec![
+            Cell::Node(Some(node.pool.clone()), node.node.clone()),
+            Cell::Name(node.pool.to_string()),
+            Cell::words(node.pods.clone()),
+            Cell::words(node.resources.clone()),
+            if node.has_less { Cell::Graded(Grade::Warning, "less than before".to_owned()) } else { Cell::Empty },
+        ]
     };
-    let columns = vec![
-        Column::new("NODE", cells(&|node| node.node.to_string())).cut_last(),
-        Column::new("POOL", cells(&|node| node.pool.to_string())).cut(),
-        Column::new("READY PODS", cells(&|node| node.pods.clone())),
-        Column::new("RESOURCES", cells(&|node| node.resources.clone())).cut(),
-    ];
-    for line in Table::new(columns).spaced().lines(width) {
-        writeln!(out, "{line}")?;
-    }
-    writeln!(out)
+    let table = Table {
+        caption: "Before and after".to_owned(),
+        columns: vec!["node", "pool", "Ready pods", "extended resources", "result"],
+        rows: changed.iter().map(row).collect(),
+        overview: false,
+    };
+    Some(Section {
+        title: "Before and after".into(),
+        facts: vec![totals.into()],
+        folded: true,
+        blocks: vec![Block::Detail(vec![Block::Table(table)])],
+        ..Section::default()
+    })
 }
 
 #[cfg(test)]
@@ -130,27 +131,8 @@ mod tests {
                 ("n3", "3 → unknown", "", false),
             ]
         );
-        let text = "Ready pods and extended resources of 3 nodes before and after; 1 with less than before";
+        let text = "Ready pods and extended resources of 3 nodes; 1 with less than before";
         assert_eq!(totals(&changed).as_deref(), Some(text));
         assert_eq!(totals(&[]), None);
-    }
-
-    #[test]
-    fn table_has_a_line_per_node() {
-        let mut text = Vec::new();
-        write(&mut text, &outcome(), 100).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        let lines: Vec<String> =
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(
-            lines,
-            [
-                "NODE POOL READY PODS RESOURCES",
-                "n4 gpu - nvidia.com/gpu 8 → 0",
-                "n1 gpu 12 → 12 nvidia.com/gpu 8 → 8",
-                "n3 gpu 3 → unknown -",
-                "",
-            ]
-        );
     }
 }

@@ -1,16 +1,12 @@
 //! Report of `release`: the marks of drains that are or were removed from nodes.
 
-use std::io;
-use std::io::Write;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::markdown::{code, prose};
-use super::style::{heading, quiet, warning};
-use crate::layout::hanging;
+use super::document::{Conclusion, Item, Report, Text};
+use crate::status::Grade;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
@@ -123,22 +119,19 @@ fn detail(node: &ReleasedNode) -> Option<String> {
     }
 }
 
-/// Writes the nodes one by one, and the totals.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, release: &Release, width: usize) -> io::Result<()> {
-    for node in &release.nodes {
-        let line = format!("{} {}", warning(format!("{}:", word(&node.end))), node.node);
-        writeln!(out, "{}", hanging(&line, 4, width))?;
-        if let Some(detail) = detail(node) {
-            writeln!(out, "{}", hanging(&format!("    {}", quiet(detail)), 4, width))?;
-        }
+/// The nodes one by one, and the totals.
+#[must_use]
+pub fn report(release: &Release) -> Report {
+    let node = |node: &ReleasedNode| {
+        let name = Text::nodes([(node.pool.as_ref(), &node.node)]);
+        Item::warning(word(&node.end), name).with(detail(node).map(Item::quiet)).into()
+    };
+    Report {
+        command: "release",
+        result: Some(Conclusion::sentence(Grade::Neutral, totals(release))),
+        blocks: release.nodes.iter().map(node).collect(),
+        ..Report::default()
     }
-    if !release.nodes.is_empty() {
-        writeln!(out)?;
-    }
-    writeln!(out, "{}", hanging(&heading(totals(release)), 4, width))
 }
 
 fn totals(release: &Release) -> String {
@@ -164,24 +157,10 @@ fn totals(release: &Release) -> String {
     format!("{}.", texts.join(", "))
 }
 
-/// Writes the nodes as a markdown table.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn markdown(out: &mut dyn Write, release: &Release) -> io::Result<()> {
-    if !release.nodes.is_empty() {
-        writeln!(out, "| node | result | mark |\n|---|---|---|")?;
-    }
-    for node in &release.nodes {
-        let detail = detail(node).map_or_else(|| "–".to_owned(), |text| prose(&text));
-        writeln!(out, "| {} | {} | {detail} |", code(node.node.as_str()), word(&node.end))?;
-    }
-    writeln!(out, "{}{}", if release.nodes.is_empty() { "" } else { "\n" }, totals(release))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::document::tests::{markdown, text};
 
     fn node(name: &str, end: ReleaseEnd) -> ReleasedNode {
         ReleasedNode { node: NodeName::new(name).unwrap(), pool: None, since: None, end }
@@ -193,10 +172,7 @@ mod tests {
     }
 
     fn shown(release: &Release) -> String {
-        let mut out = Vec::new();
-        text(&mut out, release, 200).unwrap();
-        markdown(&mut out, release).unwrap();
-        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+        text(&report(release), 200, true) + &markdown(&report(release))
     }
 
     #[test]

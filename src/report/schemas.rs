@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::capture::Capture;
 use super::code_explanation::CodeExplanation;
 use super::doctor::Doctor;
+use super::document::json::Noticed;
 use super::effective::EffectiveConfiguration;
 use super::error::ErrorReport;
 use super::field::Explained;
@@ -52,14 +53,14 @@ pub const OUTPUTS: &[Output] = &[
     Output {
         name: "diff",
         written_by: "`diff -o json` and `sync --dry-run -o json`",
-        schema: of::<Document<Diff<'_>>>,
+        schema: of::<Document<Noticed<'_, Diff<'_>>>>,
     },
     Output {
         name: "events",
         written_by: "`sync`, `rollback`, `reset` and `verify` with `-o json`",
         schema: of::<Line>,
     },
-    Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Status<'_>>> },
+    Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Noticed<'_, Status<'_>>>> },
     Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
     Output { name: "effective", written_by: "`effective -o json`", schema: of::<Document<EffectiveConfiguration>> },
     Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
@@ -74,17 +75,17 @@ pub const OUTPUTS: &[Output] = &[
         schema: of::<Document<AgentStatus<'_>>>,
     },
     Output { name: "agent-pass", written_by: "`nodecfg-agent --once -o json`", schema: of::<Document<AgentPass<'_>>> },
-    Output { name: "history", written_by: "`history -o json`", schema: of::<Document<History>> },
-    Output { name: "gates", written_by: "`gates -o json`", schema: of::<Document<GateAnswers>> },
-    Output { name: "pruning", written_by: "`prune -o json`", schema: of::<Document<Pruning>> },
-    Output { name: "release", written_by: "`release -o json`", schema: of::<Document<Release>> },
+    Output { name: "history", written_by: "`history -o json`", schema: of::<Document<Noticed<'_, History>>> },
+    Output { name: "gates", written_by: "`gates -o json`", schema: of::<Document<Noticed<'_, GateAnswers>>> },
+    Output { name: "pruning", written_by: "`prune -o json`", schema: of::<Document<Noticed<'_, Pruning>>> },
+    Output { name: "release", written_by: "`release -o json`", schema: of::<Document<Noticed<'_, Release>>> },
     Output {
         name: "pool-orders",
         written_by: "`pause -o json` and `resume -o json`",
-        schema: of::<Document<PoolOrders>>,
+        schema: of::<Document<Noticed<'_, PoolOrders>>>,
     },
     Output { name: "version", written_by: "`version -o json`", schema: of::<Document<Version>> },
-    Output { name: "abort", written_by: "`abort -o json`", schema: of::<Document<Aborted>> },
+    Output { name: "abort", written_by: "`abort -o json`", schema: of::<Document<Noticed<'_, Aborted>>> },
     Output {
         name: "error",
         written_by: "any command with `-o json` that fails",
@@ -112,8 +113,8 @@ impl JsonSchema for Line {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut lines = vec![
             line::<RunHeader>(generator, "started", "The repository and the cluster of the run. The first line."),
-            line::<Diff<'_>>(generator, "planned", "The plan. The second line."),
-            line::<Ended<'static>>(generator, "finished", "The result of the run. The last line."),
+            line::<Noticed<'_, Diff<'_>>>(generator, "planned", "The plan. The second line."),
+            line::<Noticed<'_, Ended<'static>>>(generator, "finished", "The result of the run. The last line."),
         ];
         lines.extend(variants::<Event>(generator));
         // A run that fails early ends with an error instead of the last line.
@@ -134,7 +135,8 @@ impl JsonSchema for WatchLine {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut lines = vec![line::<Status<'_>>(generator, "status", "The complete status. The first line.")];
+        let mut lines =
+            vec![line::<Noticed<'_, Status<'_>>>(generator, "status", "The complete status. The first line.")];
         lines.extend(variants::<StatusLine<'_>>(generator));
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({

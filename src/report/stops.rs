@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::document::{Item, Text};
 use super::progress::message;
-use super::{count, explain, names};
+use super::summary::next_steps_of_nodes;
+use super::{count, explain};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::hold::Hold;
 use nodecfg_observed::{Age, Pause};
@@ -13,27 +15,38 @@ use nodecfg_plan::Why;
 use nodecfg_plan::convergence::ConvergenceFailure;
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
-/// The maximum number of reasons of each kind.
-const MAX_REASONS: usize = 8;
 /// The maximum number of names in a list.
 const MAX_NAMES: usize = 8;
 
-/// The pools of each stop reason: `pool gpu: canary gpu-1 failed`. Counts those beyond a limit.
-pub(super) fn stop_texts(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let text = |(pools, reason): &(Vec<&PoolName>, &StopReason)| {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        format!("{label} {}: {}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES), message(reason))
-    };
-    let more = stops.iter().skip(MAX_REASONS).map(|(pools, _)| pools.len()).sum();
-    stops.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
+/// Why pools stopped, were held or paused, which new nodes were accepted, and the next steps.
+pub(super) fn items(outcome: &Outcome, at: Timestamp) -> Vec<Item> {
+    let (stops, pauses) = (stops(outcome), pauses(outcome));
+    let next = |steps: Vec<String>| steps.into_iter().map(|step| Item::warning("next", step));
+    let stopped = stops
+        .iter()
+        .map(|(pools, reason)| Item::bad("stopped", of_pools(pools).then(format!(": {}", message(reason)))));
+    let paused = pauses.iter().map(|(pool, nodes, pause)| {
+        let pool = of_pools(&[*pool]);
+        Item::warning("paused", pool.then(format!(", {} unchanged: {pause}", count(*nodes, "node"))))
+    });
+    stopped
+        .chain(next(next_steps(outcome, &stops)))
+        .chain(held(outcome))
+        .chain(paused)
+        .chain(next(next_step_after_pauses(&pauses).into_iter().collect()))
+        .chain(new(outcome, at))
+        .chain(next(next_steps_of_nodes(outcome)))
+        .collect()
 }
 
-fn more_pools(number: usize) -> Option<String> {
-    (number > 0).then(|| format!("{}; -o json lists them", count(number, "more pool")))
+/// `pool gpu`, `pools a, b`.
+fn of_pools(pools: &[&PoolName]) -> Text {
+    let label = if pools.len() == 1 { "pool " } else { "pools " };
+    Text::from(label).then(Text::names(pools.iter().map(|pool| pool.as_str())))
 }
 
 /// The stop reasons, each once with its pools.
-pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
+fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
     for (pool, ended) in &outcome.pools {
         let Some(reason) = &ended.stopped else { continue };
@@ -45,9 +58,8 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     stops
 }
 
-/// The held pools of each reason: `pool gpu, 12 nodes: outside of the windows; next opening …`. Counts those beyond a
-/// limit.
-pub(super) fn hold_texts(outcome: &Outcome) -> Vec<String> {
+/// The held pools of each reason: `pool gpu, 12 nodes: outside of the windows; next opening …`.
+fn held(outcome: &Outcome) -> Vec<Item> {
     let mut holds: Vec<(Vec<&PoolName>, usize, &Hold)> = Vec::new();
     for (pool, ended) in &outcome.pools {
         let Some(hold) = &ended.held else { continue };
@@ -60,25 +72,14 @@ pub(super) fn hold_texts(outcome: &Outcome) -> Vec<String> {
             None => holds.push((vec![pool], nodes, hold)),
         }
     }
-    let text = |(pools, nodes, hold): &(Vec<&PoolName>, usize, &Hold)| {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        let pools = names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES);
-        format!("{label} {pools}, {}: {hold}", count(*nodes, "node"))
+    let item = |(pools, nodes, hold): (Vec<&PoolName>, usize, &Hold)| {
+        Item::warning("held", of_pools(&pools).then(format!(", {}: {hold}", count(nodes, "node"))))
     };
-    let more = holds.iter().skip(MAX_REASONS).map(|(pools, ..)| pools.len()).sum();
-    holds.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
-}
-
-/// The paused pools: `pool gpu, 3 nodes unchanged: by ada …`. Counts those beyond a limit.
-pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> {
-    let text = |(pool, nodes, pause): &(&PoolName, usize, &Pause)| {
-        format!("pool {pool}, {} unchanged: {pause}", count(*nodes, "node"))
-    };
-    pauses.iter().take(MAX_REASONS).map(text).chain(more_pools(pauses.len().saturating_sub(MAX_REASONS))).collect()
+    holds.into_iter().map(item).collect()
 }
 
 /// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
-pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
+fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     let of_pool = |(pool, ended)| {
         let mut paused = paused(ended).flatten();
         paused.next().map(|pause| (pool, 1 + paused.count(), pause))
@@ -109,27 +110,23 @@ pub(super) fn new_nodes(pool: &PoolOutcome) -> BTreeSet<(Timestamp, &NodeName)> 
     pool.nodes.iter().filter_map(|node| Some((joined(node)?, &node.node))).collect()
 }
 
-/// The pools with new nodes that a `verify` accepts: `pool gpu: gpu-7 joined …`. Counts those beyond a limit.
-pub(super) fn new_node_texts(outcome: &Outcome, at: Timestamp) -> Vec<String> {
-    let mut texts = Vec::new();
-    for (pool, ended) in &outcome.pools {
+/// The pools with new nodes that a `verify` accepts: `pool gpu: gpu-7 joined …`.
+fn new(outcome: &Outcome, at: Timestamp) -> Vec<Item> {
+    let item = |(pool, ended): (&PoolName, &PoolOutcome)| {
         let nodes = new_nodes(ended);
-        let Some((oldest, _)) = nodes.first() else { continue };
-        let listed = names(nodes.iter().map(|(_, node)| node.as_str()), MAX_NAMES);
-        let age = Age::between(*oldest, at);
-        texts.push(match nodes.len() {
-            1 => format!("pool {pool}: {listed} joined {age} ago, and never had its configuration"),
-            _ => format!("pool {pool}: {listed} never had its configuration, the oldest joined {age} ago"),
-        });
-    }
-    let more = texts.len().saturating_sub(MAX_REASONS);
-    texts.truncate(MAX_REASONS);
-    texts.extend(more_pools(more));
-    texts
+        let age = Age::between(nodes.first()?.0, at);
+        let listed = Text::nodes(nodes.iter().map(|(_, node)| (Some(pool), *node)));
+        let rest = match nodes.len() {
+            1 => format!(" joined {age} ago, and never had its configuration"),
+            _ => format!(" never had its configuration, the oldest joined {age} ago"),
+        };
+        Some(Item::warning("new", of_pools(&[pool]).then(": ").then(listed).then(rest)))
+    };
+    outcome.pools.iter().filter_map(item).collect()
 }
 
 /// The next step after pauses. `None` without pauses.
-pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> Option<String> {
+fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> Option<String> {
     let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
     let resume = match pools.as_slice() {
         [] => return None,
@@ -140,7 +137,7 @@ pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> O
 }
 
 /// The next steps after stops: one for all pools that need the same.
-pub(super) fn next_steps(outcome: &Outcome, stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+fn next_steps(outcome: &Outcome, stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
     let mut alike: Vec<(Vec<&PoolName>, &StopReason, bool)> = Vec::new();
     for (pools, reason) in stops {
         for pool in pools.iter().copied() {

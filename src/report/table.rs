@@ -18,18 +18,18 @@ const WRAPPED: usize = 28;
 pub(super) const MAX_ALIKE: usize = 4;
 
 /// A table: its columns, and the space between them.
-pub(super) struct Table {
-    columns: Vec<Column>,
+pub(super) struct TextTable {
+    columns: Vec<TextColumn>,
     gap: usize,
 }
 
 /// One column of a table.
-pub(super) struct Column {
-    title: &'static str,
+pub(super) struct TextColumn {
+    title: String,
     right: bool,
     /// Whether and when the column may be shortened.
     cut: Cut,
-    cells: Vec<Cell>,
+    cells: Vec<TextCell>,
 }
 
 /// When a column may be shortened.
@@ -43,27 +43,32 @@ enum Cut {
 }
 
 /// One cell: its text and its grade.
-pub(super) struct Cell {
+pub(super) struct TextCell {
     text: String,
     grade: Option<Grade>,
 }
 
-impl Cell {
+impl TextCell {
     pub(super) fn graded(text: impl Display, grade: Grade) -> Self {
         Self { text: one_line(&text.to_string()), grade: Some(grade) }
     }
 }
 
-impl<T: Display> From<T> for Cell {
+impl<T: Display> From<T> for TextCell {
     fn from(text: T) -> Self {
         Self { text: one_line(&text.to_string()), grade: None }
     }
 }
 
-impl Column {
+impl TextColumn {
     /// A left-aligned text column.
-    pub(super) fn new(title: &'static str, cells: impl IntoIterator<Item = impl Into<Cell>>) -> Self {
-        Self { title, right: false, cut: Cut::Never, cells: cells.into_iter().map(Into::into).collect() }
+    pub(super) fn new(title: &str, cells: impl IntoIterator<Item = impl Into<TextCell>>) -> Self {
+        Self {
+            title: title.to_owned(),
+            right: false,
+            cut: Cut::Never,
+            cells: cells.into_iter().map(Into::into).collect(),
+        }
     }
 
     /// Aligns the column to the right.
@@ -91,30 +96,15 @@ impl Column {
     }
 }
 
-impl Table {
+impl TextTable {
     /// A table that adapts to the terminal width, with two spaces between columns.
-    pub(super) fn new(columns: Vec<Column>) -> Self {
+    pub(super) fn new(columns: Vec<TextColumn>) -> Self {
         Self { columns, gap: 2 }
-    }
-
-    /// The table without the columns of these titles.
-    pub(super) fn without(mut self, titles: &[&str]) -> Self {
-        self.columns.retain(|column| !titles.contains(&column.title));
-        self
     }
 
     /// The table with three spaces between columns, as kubectl prints it.
     pub(super) fn spaced(self) -> Self {
         Self { gap: 3, ..self }
-    }
-
-    /// A table as kubectl prints it: full width, with three spaces between columns.
-    pub(super) fn plain<const N: usize>(titles: [&'static str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-        let mut columns = titles.map(|title| Column::new(title, [""; 0]));
-        for row in rows {
-            columns.iter_mut().zip(row).for_each(|(column, text)| column.cells.push(text.into()));
-        }
-        Self { columns: columns.into(), gap: 3 }.lines(usize::MAX).join("\n")
     }
 
     fn sum(&self, widths: &[usize]) -> usize {
@@ -123,12 +113,15 @@ impl Table {
 
     /// The full width without shortening.
     pub(super) fn natural_width(&self) -> usize {
-        self.sum(&self.columns.iter().map(Column::natural_width).collect::<Vec<_>>())
+        self.sum(&self.columns.iter().map(TextColumn::natural_width).collect::<Vec<_>>())
     }
 
-    /// Reports whether the table fits into `width` columns.
+    /// Reports whether the table fits into `width` columns with the columns that are shortened last in full.
     pub(super) fn can_fit(&self, width: usize) -> bool {
-        self.sum(&self.widths(width)) <= width
+        let widths = self.widths(width);
+        let is_whole =
+            |(column, width): (&TextColumn, &usize)| column.cut != Cut::Last || *width >= column.natural_width();
+        self.sum(&widths) <= width && self.columns.iter().zip(&widths).all(is_whole)
     }
 
     /// The lines of the table, header first. Shortens or wraps text that does not fit.
@@ -136,7 +129,7 @@ impl Table {
         let widths = self.widths(width);
         let gap = " ".repeat(self.gap);
         let joined = |cells: Vec<String>| cells.join(&gap).trim_end().to_owned();
-        let header = self.columns.iter().zip(&widths).map(|(column, width)| pad(column.title, *width, column.right));
+        let header = self.columns.iter().zip(&widths).map(|(column, width)| pad(&column.title, *width, column.right));
         let mut lines = vec![joined(header.collect())];
         let before = " ".repeat(self.sum(&widths).saturating_sub(widths.last().copied().unwrap_or_default()));
         let rows = self.columns.iter().map(|column| column.cells.len()).max().unwrap_or_default();
@@ -164,8 +157,8 @@ impl Table {
     /// the rest.
     fn widths(&self, width: usize) -> Vec<usize> {
         let columns = &self.columns;
-        let mut widths: Vec<usize> = columns.iter().map(Column::natural_width).collect();
-        let wraps = columns.last().is_some_and(Column::wraps);
+        let mut widths: Vec<usize> = columns.iter().map(TextColumn::natural_width).collect();
+        let wraps = columns.last().is_some_and(TextColumn::wraps);
         let natural = widths.last().copied().unwrap_or_default();
         if let Some(last) = widths.last_mut().filter(|_| wraps) {
             *last = natural.min(WRAPPED);
@@ -212,11 +205,11 @@ mod tests {
 
     #[test]
     fn fits_by_shrinking_the_widest_column() {
-        let table = Table::new(vec![
-            Column::new("NODE", ["a-very-long-name-of-a-node-in-some-cloud", "short"]).cut(),
-            Column::new("POOL", ["general-purpose", "x"]).cut(),
-            Column::new("N", [1, 20]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 behind", "x"]),
+        let table = TextTable::new(vec![
+            TextColumn::new("NODE", ["a-very-long-name-of-a-node-in-some-cloud", "short"]).cut(),
+            TextColumn::new("POOL", ["general-purpose", "x"]).cut(),
+            TextColumn::new("N", [1, 20]).right(),
+            TextColumn::new("STATES", ["1 failed, 20 converged, 3 behind", "x"]),
         ]);
         for columns in [60, 80, 200] {
             let lines = table.lines(columns);
@@ -229,13 +222,13 @@ mod tests {
 
     #[test]
     fn fits_by_wrapping_the_last_column() {
-        let table = Table::new(vec![
-            Column::new("POOL", ["general-purpose"]).cut(),
-            Column::new("FLEET", ["production"]).cut(),
-            Column::new("NODES", [15_000]).right(),
-            Column::new("CONVERGED", ["100%"]).right(),
-            Column::new("CONFIGS", [12]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 behind"]),
+        let table = TextTable::new(vec![
+            TextColumn::new("POOL", ["general-purpose"]).cut(),
+            TextColumn::new("FLEET", ["production"]).cut(),
+            TextColumn::new("NODES", [15_000]).right(),
+            TextColumn::new("CONVERGED", ["100%"]).right(),
+            TextColumn::new("CONFIGS", [12]).right(),
+            TextColumn::new("STATES", ["1 failed, 20 converged, 3 behind"]),
         ]);
         assert!(table.can_fit(60));
         let lines = table.lines(60);
@@ -244,13 +237,13 @@ mod tests {
 
     #[test]
     fn aligns_wide_characters() {
-        let table = Table::new(vec![Column::new("NODE", ["节点", "n"]), Column::new("STATE", ["a", "b"])]);
+        let table = TextTable::new(vec![TextColumn::new("NODE", ["节点", "n"]), TextColumn::new("STATE", ["a", "b"])]);
         assert_eq!(table.lines(80), ["NODE  STATE", "节点  a", "n     b"]);
     }
 
     #[test]
     fn removes_control_characters_from_cells() {
-        let table = Table::plain(["A"], ["a\u{1b}[31m\n b\t".to_owned()].map(|cell| [cell]).into_iter());
-        assert_eq!(table, "A\na [31m b");
+        let table = TextTable::new(vec![TextColumn::new("A", ["a\u{1b}[31m\n b\t"])]);
+        assert_eq!(plain(&table.lines(80)), "A\na [31m b");
     }
 }

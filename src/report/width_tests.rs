@@ -5,12 +5,15 @@ use std::io::Write;
 
 use jiff::Timestamp;
 
+use super::document::Report;
+use super::document::terminal::{self, Layout};
+use super::document::tests::text;
 use super::initialization::{InitialPool, InitialRuns, Initialization};
 use super::progress::{Lines, Listener as _};
 use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
 use super::release::{Release, ReleaseEnd, ReleasedNode};
-use super::summary::SummaryOptions;
-use super::{code_explanation, doctor, field, findings, orders, pruning, release, review, status, summary};
+use super::run::{RunEnd, tests::run};
+use super::{code_explanation, doctor, field, findings, orders, pruning, release, review, run as runs, status};
 use crate::doctor::{Check, CheckResult};
 use crate::layout;
 use crate::review::{Base, Head, Side, compare, of_plan};
@@ -31,6 +34,9 @@ use nodecfg_plan::fixtures::{
 use nodecfg_plan::{Domain, Kept, Why, make};
 use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+
+/// The widths of terminals.
+const WIDTHS: [usize; 3] = [60, 80, 200];
 
 /// A node name of 253 characters.
 fn long_node(number: usize) -> NodeName {
@@ -55,7 +61,14 @@ fn long_source() -> nodecfg_contract::ConfigSource {
 /// Asserts that no line is wider than each of several widths, apart from lines of one word.
 #[track_caller]
 fn assert_fits(name: &str, write: impl Fn(&mut dyn Write, usize)) {
-    assert_fits_at(&[60, 80, 200], name, write);
+    assert_fits_at(&WIDTHS, name, write);
+}
+
+#[track_caller]
+fn assert_report_fits(widths: &[usize], name: &str, report: &Report, all: bool) {
+    assert_fits_at(widths, name, |out, width| {
+        terminal::write(out, report, Layout { width, all, all_option: "-v" }).unwrap();
+    });
 }
 
 #[track_caller]
@@ -112,9 +125,9 @@ fn summary_fits() {
         [vec![pool(0, Some(canary.clone()))], vec![pool(0, Some(canary)), pool(1, Some(budget)), pool(2, None)]]
     {
         let outcome = Outcome { pools: pools.into_iter().collect() };
-        assert_fits("summary", |out, width| {
-            summary::write(out, &outcome, 61.0, &[], SummaryOptions { width, all: false, at: at() }).unwrap();
-        });
+        let report =
+            runs::report(&run("https://cluster.example"), RunEnd { outcome: &outcome, at: at(), seconds: 61.0 });
+        assert_report_fits(&WIDTHS, "run", &report, false);
     }
 }
 
@@ -213,9 +226,7 @@ fn status_fits() {
     });
     let status = compared(&wanted, &observed(nodes), Vec::new());
     for all in [false, true] {
-        assert_fits("status", |out, width| {
-            status::text(out, &status, status::TextOptions { width, all }).unwrap();
-        });
+        assert_report_fits(&WIDTHS, "status", &status::report(&status), all);
     }
 }
 
@@ -242,7 +253,7 @@ fn review_fits() {
     let plan = make(&wanted, &observed, &options()).unwrap();
     let review = of_plan(Side::WorkingTree, &wanted, &plan, Timestamp::UNIX_EPOCH);
     for all in [false, true] {
-        assert_fits("review", |out, width| review::text(out, &review, all, width).unwrap());
+        assert_report_fits(&WIDTHS, "review", &review::report("diff", &review), all);
     }
 }
 
@@ -269,12 +280,9 @@ fn long_values_of_a_review_fit_and_stay_whole() {
     let base = Base { side: &Side::WorkingTree, desired: Some(&was), snapshot: &old, errors: &[] };
     let review = compare(&base, &Head { side: &Side::WorkingTree, desired: &is, snapshot: &new });
     for all in [false, true] {
-        assert_fits_at(&[40, 80, 120], "values", |out, width| review::text(out, &review, all, width).unwrap());
+        assert_report_fits(&[40, 80, 120], "values", &review::report("diff", &review), all);
     }
-    let mut out = Vec::new();
-    review::text(&mut out, &review, false, 40).unwrap();
-    let text: String =
-        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string().split_whitespace().collect();
+    let text: String = text(&review::report("diff", &review), 40, false).split_whitespace().collect();
     assert!(text.contains(&format!("~clusterDomain:{}→{}", "a".repeat(200), "b".repeat(200))), "{text}");
 }
 
@@ -313,7 +321,7 @@ fn pruning_fits() {
         dry_run: true,
         config_maps: ends.map(map).into(),
     };
-    assert_fits("pruning", |out, width| pruning::text(out, &pruning, true, width).unwrap());
+    assert_report_fits(&WIDTHS, "pruning", &pruning::report(&pruning), true);
 }
 
 #[test]
@@ -332,7 +340,7 @@ fn release_fits() {
         dry_run: false,
         nodes: ends.map(node).into(),
     };
-    assert_fits("release", |out, width| release::text(out, &release, width).unwrap());
+    assert_report_fits(&WIDTHS, "release", &release::report(&release), true);
 }
 
 #[test]
@@ -356,7 +364,7 @@ fn orders_fit() {
         pools: (0..3).map(order).collect(),
         running: Some(orders::Holder { identity: "ci-runner".repeat(20), since: Some(at()) }),
     };
-    assert_fits("orders", |out, width| orders::pools(out, &orders, " --fleet-name prod", width).unwrap());
+    assert_report_fits(&WIDTHS, "orders", &orders::pools("pause", &orders, " --fleet-name prod"), true);
 }
 
 #[test]
@@ -392,10 +400,8 @@ fn verify_counts_pools_without_awaited_nodes() {
         with_config_map(&mut observed, name, &rendered(name, 110));
     }
     let plan = make(&wanted, &observed, &options()).unwrap();
-    let mut out = Vec::new();
-    review::awaited(&mut out, &plan).unwrap();
-    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-    assert_eq!(text, "web  1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
+    let text = text(&review::awaited(&plan), 80, false);
+    assert_eq!(text, "web: 1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
 }
 
 #[test]
@@ -430,8 +436,8 @@ fn messages_of_nodes_cannot_control_the_terminal() {
     }];
     let stopped = Some(StopReason::ClusterFailed { error: evil });
     let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, held: None, nodes })].into() };
-    let options = SummaryOptions { width: usize::MAX, all: false, at: at() };
-    summary::write(&mut out, &outcome, 1.0, &[], options).unwrap();
+    let report = runs::report(&run("https://cluster.example"), RunEnd { outcome: &outcome, at: at(), seconds: 1.0 });
+    terminal::write(&mut out, &report, Layout { width: usize::MAX, all: false, all_option: "-v" }).unwrap();
     let text = String::from_utf8(out).unwrap();
     for control in ["\u{1b}]", "\u{1b}[2J", "\u{7}", "\r", "\n failed"] {
         assert!(!text.contains(control), "{control:?}\n{text}");

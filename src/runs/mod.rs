@@ -3,6 +3,7 @@
 pub(crate) mod comparison;
 pub(crate) mod drain_forecast;
 pub(crate) mod drain_marks;
+pub(crate) mod emit;
 pub(crate) mod fleet_change;
 pub(crate) mod installation;
 pub(crate) mod kubelet_samples;

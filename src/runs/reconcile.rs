@@ -82,7 +82,15 @@ impl Reconciliation<'_> {
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = with_drained_pods(self.review(&plan), &plan, &self.location.reader).await;
-        let printed = write_review::write(&review, self.format, None, self.reports, self.verbose, terminal);
+        let printed = write_review::write(
+            self.purpose.command(),
+            &review,
+            self.format,
+            None,
+            self.reports,
+            self.verbose,
+            terminal,
+        );
         Ok((plan, printed))
     }
 
@@ -153,7 +161,7 @@ impl Reconciliation<'_> {
         };
         let interval = self.gates.as_ref().map(|gates| mode.real_duration(gates.interval).max(SHORTEST_GATE_INTERVAL));
         let mode = Mode { gates: interval, ..mode };
-        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review, mode };
+        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review, mode };
         let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,

@@ -10,16 +10,19 @@ use tokio::time::Instant;
 
 use super::live;
 use super::live::LiveView;
+use super::write_review::layout;
 use crate::arguments::output::Output;
 use crate::arguments::reports::{OpenReport, ReportArgs};
 use crate::arguments::repository::Loaded;
 use crate::layout;
+use crate::report::document::json::Noticed;
+use crate::report::document::{Report, markdown, terminal as text};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
-use crate::report::run_summary::PlannedRun;
+use crate::report::run::{Run, RunEnd};
 use crate::report::steps::Steps;
-use crate::report::summary::SummaryOptions;
-use crate::report::{Format, findings, html, outcome, progress, review as shown, run_summary, steps, summary};
+use crate::report::timeline::RunTimeline;
+use crate::report::{Format, findings, html, outcome, progress, review as shown, run as report, steps};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
 use crate::telemetry::facts::RunFailure;
@@ -73,7 +76,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// The command name.
-    fn command(self) -> &'static str {
+    pub(crate) fn command(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Verify => "verify",
@@ -84,12 +87,11 @@ impl Purpose {
 }
 
 /// Input of a [`Reporter`].
-#[derive(Clone, Copy)]
 pub(crate) struct RunSubject<'a> {
     pub(crate) purpose: Purpose,
     pub(crate) header: &'a RunHeader,
     pub(crate) plan: &'a Plan,
-    pub(crate) review: &'a Review,
+    pub(crate) review: Review,
     pub(crate) mode: Mode,
 }
 
@@ -103,12 +105,10 @@ pub(crate) struct Reporter {
     verbose: bool,
     /// The reports of `--report`.
     reports: Vec<OpenReport>,
-    /// Header of the reports that are written at the end.
-    planned: PlannedRun,
-    /// What the result leaves out.
-    remarks: Vec<String>,
-    /// Data of the HTML report, if one is requested.
-    page: Option<html::Run>,
+    /// What the run works on, and its plan.
+    run: Run,
+    /// The course of the rollout.
+    timeline: RunTimeline,
     /// Whether any event was printed.
     reported: bool,
     output_error: Option<std::io::Error>,
@@ -125,22 +125,26 @@ impl Reporter {
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
         let RunSubject { purpose, header, plan, review, mode } = subject;
+        let run = Run { command: purpose.command(), header: header.clone(), review };
         let (start, began) = (nodecfg_clock::now(), nodecfg_clock::instant());
+        let plan_report = shown::report(run.command, &run.review);
+        let planned = Noticed::of(shown::body(&run.review), &plan_report);
         let mut open = reports.open();
         for report in open.iter_mut().filter(|report| report.output == Output::Json) {
-            report.write(|out| JsonLines(out).document(start, "planned", &shown::body(review)));
+            report.write(|out| JsonLines(out).document(start, "planned", &planned));
         }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.new_out());
-                lines.document(start, "planned", &shown::body(review))?;
+                lines.document(start, "planned", &planned)?;
                 Box::new(lines)
             }
             _ => {
+                let before = layout(terminal.out_width, verbose > 0);
                 match purpose {
                     _ if terminal.quiet => {}
-                    Purpose::Verify if verbose == 0 => shown::awaited(&mut terminal.out, plan)?,
-                    _ => shown::text(&mut terminal.out, review, verbose > 0, terminal.out_width)?,
+                    Purpose::Verify if verbose == 0 => text::write(&mut terminal.out, &shown::awaited(plan), before)?,
+                    _ => text::write(&mut terminal.out, &plan_report, before)?,
                 }
                 if !terminal.quiet {
                     writeln!(terminal.out)?;
@@ -160,13 +164,6 @@ impl Reporter {
         let ticks = listener.needs_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        let (spans, planned) = (spans::RolloutSpans::of(plan), PlannedRun::of(purpose.command(), header, review)?);
-        let page = reports.contains(Output::Html).then(|| html::Run {
-            command: purpose.command(),
-            header: header.clone(),
-            review: review.clone(),
-            timeline: html::RunTimeline::new(start),
-        });
         Ok(Self {
             listener,
             ticker,
@@ -174,21 +171,18 @@ impl Reporter {
             format,
             verbose: verbose > 0,
             reports: open,
-            planned,
-            remarks: shown::remarks(review),
-            page,
+            run,
+            timeline: RunTimeline::new(start),
             reported: false,
             output_error: None,
-            spans,
+            spans: spans::RolloutSpans::of(plan),
         })
     }
 
     pub(crate) fn event(&mut self, now: Timestamp, event: &Event) {
         self.reported = true;
         self.spans.record(event);
-        if let Some(page) = &mut self.page {
-            page.timeline.record(now, event);
-        }
+        self.timeline.record(now, event);
         // An output error must not stop a rollout half-way. The first one is reported at the end.
         for report in self.reports.iter_mut().filter(|report| report.output == Output::Json) {
             report.write(|out| JsonLines(out).event(now, event));
@@ -214,21 +208,20 @@ impl Reporter {
             message: error.to_string(),
             help: error.help(),
         });
-        let ended = outcome::ended(&execution.outcome, seconds, exit as u8, self.remarks.clone(), error.clone());
-        let printed = self.print(execution, &ended, (seconds, now), exit, terminal);
-        let page = self
-            .page
-            .take()
-            .map(|page| html::of_run(page, &execution.outcome, now, seconds, exit as u8, error.as_ref()));
-        let (outcome, planned) = (&execution.outcome, &self.planned);
+        let remarks = shown::remarks(&self.run.review);
+        let ended = outcome::ended(&execution.outcome, seconds, exit as u8, remarks, error.clone());
+        let end = RunEnd { outcome: &execution.outcome, at: now, seconds };
+        let shown = report::report(&self.run, end);
+        let ended = Noticed::of(ended, &shown);
+        let printed = self.print(execution, (&ended, &shown), now, exit, terminal);
+        let timeline = std::mem::replace(&mut self.timeline, RunTimeline::new(now));
+        let whole = report::whole(&self.run, end, exit as u8, error.as_ref(), timeline);
         let mut unwritten = Vec::new();
         for mut report in std::mem::take(&mut self.reports) {
             let output = report.output;
             report.write(|out| match output {
-                Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
-                Output::Markdown => {
-                    run_summary::write(out, planned, outcome, (seconds, now), exit as u8, error.as_ref())
-                }
+                Output::Html => html::write(out, &whole, now),
+                Output::Markdown => markdown::write(out, &whole, None),
                 _ => JsonLines(out).document(now, "finished", &ended),
             });
             unwritten.extend(report.close());
@@ -242,8 +235,8 @@ impl Reporter {
     fn print(
         &self,
         execution: &Execution,
-        ended: &outcome::Ended<'_>,
-        (seconds, now): (f64, Timestamp),
+        (ended, shown): (&Noticed<'_, outcome::Ended<'_>>, &Report),
+        now: Timestamp,
         exit: Exit,
         terminal: &mut Terminal,
     ) -> std::io::Result<()> {
@@ -254,8 +247,7 @@ impl Reporter {
         // With --quiet, success prints nothing.
         let mut printed = Ok(());
         if !terminal.quiet || exit != Exit::Done {
-            let options = SummaryOptions { width: terminal.out_line, all: self.verbose, at: now };
-            printed = summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options);
+            printed = text::write(&mut terminal.out, shown, layout(terminal.out_line, self.verbose));
         }
         let printed = printed.and_then(|()| terminal.out.flush()).and(spaced);
         match &execution.error {

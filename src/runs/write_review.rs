@@ -1,25 +1,24 @@
 //! Writes a review, and the reports of it.
 
-use std::io;
-use std::io::Write;
-
+use crate::arguments::output::Output;
 use crate::arguments::reports::ReportArgs;
-use crate::report;
+use crate::report::document::terminal::Layout;
 use crate::report::{Format, findings, review as shown};
 use crate::review::Review;
+use crate::runs::emit::Shown;
 use crate::terminal::exit::Exit;
 use crate::terminal::failure::CommandError;
 use crate::terminal::streams::Terminal;
-use nodecfg_contract::json_document::Document;
 
 /// Creates the `--report` files of a review.
 pub(crate) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
-    reports.create(|output| output.format().map(drop))
+    reports.create(Output::of_report)
 }
 
-/// Writes a review and its reports. `max_chars` limits only standard output. Returns the exit code of a command without
-/// other results.
+/// Writes a review by `command` and its reports. `max_chars` limits only standard output. Returns the exit code of a
+/// command without other results.
 pub(crate) fn write(
+    command: &'static str,
     review: &Review,
     format: Format,
     max_chars: Option<u32>,
@@ -27,28 +26,18 @@ pub(crate) fn write(
     verbose: u8,
     terminal: &mut Terminal,
 ) -> Exit {
-    let max_chars = max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-    let width = terminal.out_width;
-    let printed = write_one(&mut terminal.out, review, format, max_chars, verbose, width);
-    let unwritten = reports.each(|output, out| {
-        // Other formats were rejected before.
-        output.format().map_or(Ok(()), |format| write_one(out, review, format, None, verbose, findings::WIDTH))
-    });
-    terminal.end(Exit::Done, printed, &unwritten)
+    let printed = layout(terminal.out_width, verbose > 0);
+    let shown = Shown {
+        body: shown::body(review),
+        report: shown::report(command, review),
+        printed,
+        in_file: Layout { width: findings::WIDTH, ..printed },
+        most: max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX)),
+    };
+    shown.emit(format.into(), reports, Exit::Done, terminal)
 }
 
-fn write_one(
-    out: &mut dyn Write,
-    review: &Review,
-    format: Format,
-    max_chars: Option<usize>,
-    verbose: u8,
-    width: usize,
-) -> io::Result<()> {
-    match format {
-        Format::Text => shown::text(out, review, verbose > 0, width),
-        Format::Markdown => shown::markdown(out, review, max_chars),
-        Format::Json => report::json(out, &Document::new(shown::body(review))),
-        Format::Yaml => report::yaml(out, &Document::value(shown::body(review))?),
-    }
+/// The layout of a command with `-v`.
+pub(crate) fn layout(width: usize, verbose: bool) -> Layout {
+    Layout { width, all: verbose, all_option: "-v" }
 }

@@ -86,7 +86,7 @@ fn plan_sync_and_verify_run_after_merge() {
     let sync = job("sync").with("plan", plan.to_str().unwrap()).run();
     sync.passed();
     assert_eq!((sync.output("changed"), sync.output("counts")), ("true", r#"{"converged":2}"#));
-    assert!(sync.summary.contains("### nodecfg sync: done"), "{}", sync.summary);
+    assert!(sync.summary.contains("### nodecfg sync: Done in "), "{}", sync.summary);
     assert!(sync.log().contains("2 converged"), "{}", sync.log());
 
     // The plan was made before the sync.
@@ -96,7 +96,7 @@ fn plan_sync_and_verify_run_after_merge() {
     let verify = job("verify").run();
     verify.passed();
     assert_eq!(verify.output("changed"), "false");
-    assert!(verify.summary.contains("### nodecfg verify: done"), "{}", verify.summary);
+    assert!(verify.summary.contains("### nodecfg verify: Done in "), "{}", verify.summary);
     let settled = job("diff").with("fail-on", "changes").run();
     settled.passed();
 }
@@ -113,8 +113,8 @@ fn summary_names_failed_nodes() {
     let outcome = job.run();
     outcome.failed_in("Pass or fail", "exit code 5");
     let summary = &outcome.summary;
-    assert!(summary.starts_with("### nodecfg sync: not done after "), "{summary}");
-    assert!(summary.contains("| `gpu-1` | `gpu` | `local` | "), "{summary}");
+    assert!(summary.starts_with("### nodecfg sync: Not done after "), "{summary}");
+    assert!(summary.contains("| `gpu-1` | `gpu` | failed | `local` | "), "{summary}");
     // Reason of the stop, next step, and meaning of the failure.
     for part in ["- **stopped:** pool `gpu`: ", "- **next:** ", "- meaning: ", "- see: ", "exit code 5"] {
         assert!(summary.contains(part), "{part}: {summary}");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use fantoccini::elements::Element;
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder};
-use nodecfg::report::html::page::Page;
+use nodecfg::report::document::Report;
 use nodecfg::report::html::write;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn is_on_path(program: &str) -> bool {
 }
 
 /// Runs a test in a browser with the page, if a browser is installed.
-pub fn with<F: AsyncFnOnce(&Browser)>(page: &Page, test: F) {
+pub fn with<F: AsyncFnOnce(&Browser)>(page: &Report, test: F) {
     if !is_installed() {
         return;
     }
@@ -43,7 +43,7 @@ pub fn with<F: AsyncFnOnce(&Browser)>(page: &Page, test: F) {
         let browser = Browser::start().await;
         let file = browser.folder.path().join("page.html");
         let mut bytes = Vec::new();
-        write(&mut bytes, page).unwrap();
+        write(&mut bytes, page, jiff::Timestamp::UNIX_EPOCH).unwrap();
         std::fs::write(&file, bytes).unwrap();
         browser.open(&file).await;
         test(&browser).await;

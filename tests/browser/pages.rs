@@ -5,9 +5,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kubelet_config::document::FieldChange;
 use kubelet_config::finding::Place;
-use nodecfg::report::html::page::Page;
-use nodecfg::report::html::{Run, RunTimeline, of_run};
+use nodecfg::report::document::Report;
 use nodecfg::report::progress::RunHeader;
+use nodecfg::report::run::{Run, RunEnd, whole};
+use nodecfg::report::timeline::RunTimeline;
 use nodecfg::review::{Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Review, Scope, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
@@ -105,7 +106,7 @@ fn end(index: usize) -> End {
 }
 
 /// Page of a run with `nodes` nodes in `pools` pools, some of which failed.
-pub fn run(nodes: usize, pools: usize) -> Page {
+pub fn run(nodes: usize, pools: usize) -> Report {
     let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
     let names: Vec<PoolName> = (0..pools).map(|index| pool_name(&format!("pool-{index:02}"))).collect();
     let mut timeline = RunTimeline::new(start);
@@ -167,13 +168,10 @@ pub fn run(nodes: usize, pools: usize) -> Page {
         }
         outcome.pools.insert(pool.clone(), ended);
     }
-    let run = Run {
-        command: "sync",
-        header: header("https://api.prod-eu.example:6443"),
-        review: review(&names, "220"),
-        timeline,
-    };
-    of_run(run, &outcome, last, last.duration_since(start).as_secs_f64(), 5, None)
+    let run =
+        Run { command: "sync", header: header("https://api.prod-eu.example:6443"), review: review(&names, "220") };
+    let end = RunEnd { outcome: &outcome, at: last, seconds: last.duration_since(start).as_secs_f64() };
+    whole(&run, end, 5, None, timeline)
 }
 
 /// Texts that attempt to inject markup or scripts.
@@ -187,7 +185,7 @@ pub const HOSTILE: [&str; 6] = [
 ];
 
 /// Page of a run with hostile text in every untyped field.
-pub fn hostile() -> Page {
+pub fn hostile() -> Report {
     let pool = pool_name("gpu");
     let node = |(index, text): (usize, &str)| NodeOutcome {
         node: node_name(&format!("n{index}")),
@@ -212,6 +210,6 @@ pub fn hostile() -> Page {
     for set in review.pools.iter_mut().flat_map(|pool| &mut pool.changes) {
         set.fields.iter_mut().for_each(|field| field.change.path.clone_from(&all));
     }
-    let run = Run { command: "sync", header: header(&all), review, timeline: RunTimeline::new(start) };
-    of_run(run, &outcome, start, 1.0, 5, None)
+    let run = Run { command: "sync", header: header(&all), review };
+    whole(&run, RunEnd { outcome: &outcome, at: start, seconds: 1.0 }, 5, None, RunTimeline::new(start))
 }

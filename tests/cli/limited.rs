@@ -42,7 +42,7 @@ fn pool_limits_diff_sync_and_verify() {
     assert!(again.exit == 0 && last_line(&again.out).starts_with("No changes: "), "{}", again.shown());
 
     let verify = cluster.run(folder.path(), "verify --pool gpu");
-    assert!(verify.exit == 0 && verify.out.contains("general  2 nodes, not requested\n"), "{}", verify.shown());
+    assert!(verify.exit == 0 && verify.out.contains("general: 2 nodes, not requested\n"), "{}", verify.shown());
     assert!(
         last_line(&verify.out).ends_with(". 4 nodes: 2 already up to date, 2 on trial, 2 not requested."),
         "{}",

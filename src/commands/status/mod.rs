@@ -1,26 +1,23 @@
 //! `nodecfg status`: prints the state of all pools and nodes.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::io::Write;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
-use crate::arguments::output::{Listing, Output};
+use crate::arguments::output::Output;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::{Loaded, LocalRepositoryArgs, RepositoryArgs};
 use crate::arguments::scope::{no_match, with_keys_of};
 use crate::arguments::unknown_name::unknown_name;
-use crate::report;
-use crate::report::status::TextOptions;
-use crate::report::{Format, count, html, progress, status as shown};
+use crate::report::document::terminal::Layout;
+use crate::report::{Format, count, progress, status as shown};
 use crate::runs::comparison::side;
+use crate::runs::emit::Shown;
 use crate::runs::planning::Allowances;
 use crate::runs::run as runs;
-use crate::status::{FleetStatus, Selection};
+use crate::status::Selection;
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_fleet::formats::parse_selector;
@@ -70,10 +67,10 @@ pub(super) struct Args {
     bound: BoundClusterArgs,
 }
 
-pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
-    let format = listing.format();
+pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
+    let format = output.messages();
     if args.watch {
-        if !matches!(listing, Listing::Document(_)) {
+        if matches!(output, Output::Wide | Output::Name) {
             return Err(CommandError::usage("--watch writes text or json", "use -o text or -o json"));
         }
         runs::require_stream_format(format)?;
@@ -118,27 +115,28 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
             watch::Watched { args, selection: &selection, repository: repository.as_ref().zip(loaded), format };
         return watched.run(view, status, terminal).await;
     }
+    // Text and documents have the status only.
+    let shows_plan = [Output::Markdown, Output::Html].into_iter().any(|it| output == it || args.reports.contains(it));
     let review = match (&repository, &loaded, &namespace) {
-        (Some(repository), Some(loaded), Some(namespace)) if args.reports.contains(Output::Html) => {
+        (Some(repository), Some(loaded), Some(namespace)) if shows_plan => {
             let options = Allowances::default().options(namespace.clone(), repository.gate());
             view.review(side(repository, loaded), &options).await
         }
         _ => None,
     };
-    let page = |status: &FleetStatus| html::of_status(status, view.server(), review.clone());
-    let options = TextOptions { width: terminal.out_line, all: args.all };
-    let printed = match listing {
-        Listing::Document(format) => write(&mut terminal.out, &status, format, options),
-        Listing::Wide => shown::wide(&mut terminal.out, &status),
-        Listing::Names => shown::node_names(&mut terminal.out, &status),
+    let shown = Shown {
+        body: shown::body(&status),
+        report: shown::whole(&status, view.server(), review),
+        printed: layout(terminal.out_line, args.all),
+        in_file: layout(usize::MAX, true),
+        most: None,
     };
-    let everything = TextOptions { width: usize::MAX, all: true };
-    let unwritten = args.reports.each(|output, out| match output {
-        Output::Html => html::write(out, &page(&status)),
-        // Other formats were rejected before.
-        output => output.format().map_or(Ok(()), |format| write(out, &status, format, everything)),
-    });
-    Ok(terminal.end(Exit::Done, printed, &unwritten))
+    Ok(shown.emit(output, &args.reports, Exit::Done, terminal))
+}
+
+/// The layout of a status as text.
+fn layout(width: usize, all: bool) -> Layout {
+    Layout { width, all, all_option: "--all" }
 }
 
 impl Args {
@@ -185,18 +183,7 @@ impl Args {
     fn create_reports(&self) -> Result<(), CommandError> {
         self.reports.create(|output| match output {
             _ if self.watch => Err(CommandError::usage("--report cannot be combined with --watch", "omit --watch")),
-            Output::Html => Ok(()),
-            output => output.format().map(drop),
+            output => output.of_report(),
         })
-    }
-}
-
-/// Prints the status once.
-fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: TextOptions) -> io::Result<()> {
-    match format {
-        Format::Text => shown::text(out, status, options),
-        Format::Markdown => shown::markdown(out, status, options.all),
-        Format::Json => report::json(out, &Document::new(shown::body(status))),
-        Format::Yaml => report::yaml(out, &Document::value(shown::body(status))?),
     }
 }

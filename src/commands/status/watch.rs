@@ -11,11 +11,13 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use super::revisions::revisions;
 use super::screen::Screen;
 use super::view::View;
-use super::{Args, CommandError, CommandResult, Exit, Loaded, RepositoryArgs, Terminal, write};
+use super::{Args, CommandError, CommandResult, Exit, Loaded, RepositoryArgs, Terminal, layout};
 use crate::doctor::Unavailable;
 use crate::report::Format;
+use crate::report::document::json::Noticed;
+use crate::report::document::terminal as text;
 use crate::report::progress::JsonLines;
-use crate::report::status::{self as shown, TextOptions};
+use crate::report::status as shown;
 use crate::status::{FleetStatus, Selection, changes};
 use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::printable::one_line;
@@ -63,8 +65,7 @@ impl Watched<'_> {
         ended?;
         if drawn {
             // The alternate screen was closed, so the last status is printed again.
-            let options = TextOptions { width: terminal.out_line, all: args.all };
-            write(&mut terminal.out, &status, format, options)?;
+            text::write(&mut terminal.out, &shown::report(&status), layout(terminal.out_line, args.all))?;
         }
         Ok(Exit::Done)
     }
@@ -155,11 +156,14 @@ impl Display {
     fn begin(&mut self, terminal: &mut Terminal) -> Result<(), CommandError> {
         let at = self.status.at;
         match self.format {
-            Format::Json => JsonLines(&mut terminal.out).document(at, "status", &shown::body(&self.status))?,
+            Format::Json => {
+                let report = shown::report(&self.status);
+                let body = Noticed::of(shown::body(&self.status), &report);
+                JsonLines(&mut terminal.out).document(at, "status", &body)?;
+            }
             _ if self.screen.is_some() => self.draw(at)?,
             _ => {
-                let options = TextOptions { width: terminal.out_line, all: self.all };
-                shown::text(&mut terminal.out, &self.status, options)?;
+                text::write(&mut terminal.out, &shown::report(&self.status), layout(terminal.out_line, self.all))?;
                 writeln!(terminal.out)?;
             }
         }
@@ -208,10 +212,10 @@ impl Display {
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let ((columns, _), _) = screen.measure();
         self.status.at = now;
-        let mut text = Vec::new();
-        shown::text(&mut text, &self.status, TextOptions { width: columns, all: self.all })?;
+        let mut screen_text = Vec::new();
+        text::write(&mut screen_text, &shown::report(&self.status), layout(columns, self.all))?;
         let mut lines = shown::screen_header(&self.status, &self.server, self.problem.as_deref(), columns);
-        lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
+        lines.extend(String::from_utf8_lossy(&screen_text).lines().map(str::to_owned));
         // A closed terminal ends the watch without an error.
         Ok(screen.draw(&lines)?)
     }

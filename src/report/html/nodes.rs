@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::elements::table;
-use super::page::{Node, Page, Pool, class};
-use super::text::{Prose, Text};
+use super::blocks::scrolling;
+use super::text::{Plain, Prose};
 use crate::report::count;
-use nodecfg_contract::names::{NodeName, PoolName};
+use crate::report::document::{Cell, NodeEntry, NodePool, Nodes};
+use nodecfg_contract::names::FleetName;
 use nodecfg_plan::state::State;
 
 /// Maximum number of nodes for which the tables are initially expanded.
@@ -18,35 +18,8 @@ const MAX_EXPANDED: usize = 30;
 /// The width of a bar in SVG units.
 const WIDTH: usize = 1000;
 
-/// The number of each node on the page. The table row of node 3 has the ID `n3`.
-pub(super) struct Anchors<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize>);
-
-impl<'a> Anchors<'a> {
-    pub(super) fn of(page: &'a Page) -> Self {
-        let all = page.pools.iter().flat_map(|pool| pool.nodes.iter().map(move |node| (pool, node)));
-        let numbered = all.enumerate().map(|(number, (pool, node))| ((pool.name.as_ref(), &node.name), number));
-        Self(numbered.collect())
-    }
-
-    pub(super) fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Option<usize> {
-        self.0.get(&(pool, node)).copied()
-    }
-
-    /// The first cell of a table row about a node: its name, with a link to the node if the page lists it.
-    pub(super) fn row_header(&self, pool: &PoolName, node: &NodeName) -> Markup {
-        html! {
-            th scope="row" {
-                @match self.node(Some(pool), node) {
-                    Some(number) => a href={ "#n" (number) } { (node.as_str()) },
-                    None => (node.as_str()),
-                }
-            }
-        }
-    }
-}
-
 /// The number of nodes per state, in the order of states.
-fn counts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<(State, usize)> {
+fn counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<(State, usize)> {
     let mut counts: BTreeMap<State, usize> = BTreeMap::new();
     for node in nodes {
         *counts.entry(node.state).or_default() += 1;
@@ -60,27 +33,29 @@ fn state_counts(counts: &[(State, usize)]) -> String {
     parts.join(", ")
 }
 
-/// The displayed name of a pool.
-fn display_name(pool: &Pool) -> String {
+/// The displayed name of a pool, with its fleet if there are several.
+fn display_name(nodes: &Nodes, pool: &NodePool) -> String {
+    let mut fleets = nodes.pools.iter().filter_map(|pool| pool.fleet.as_ref());
+    let first: Option<&FleetName> = fleets.next();
     match (&pool.name, &pool.fleet) {
-        (Some(name), Some(fleet)) => format!("{name} of fleet {fleet}"),
-        (Some(name), None) => name.to_string(),
+        (Some(name), Some(fleet)) if fleets.any(|other| Some(other) != first) => format!("{name} of fleet {fleet}"),
+        (Some(name), _) => name.to_string(),
         (None, _) => "in no pool".to_owned(),
     }
 }
 
 /// The sections. Empty without pools.
-pub(super) fn sections(page: &Page) -> Markup {
-    let total: usize = page.pools.iter().map(|pool| pool.nodes.len()).sum();
+pub(super) fn sections(nodes: &Nodes) -> Markup {
+    let total: usize = nodes.pools.iter().map(|pool| pool.nodes.len()).sum();
     let mut first = 0;
     html! {
-        @if page.pools.len() > 1 { (pools(page)) "\n" }
-        @if !page.pools.is_empty() {
+        @if nodes.pools.len() > 1 { (pools(nodes)) "\n" }
+        @if !nodes.pools.is_empty() {
             section #nodes {
                 h2 { "Nodes (" (total) ")" }
-                (legend(page))
-                @for (index, pool) in page.pools.iter().enumerate() {
-                    section.pool id={ "p" (index) } { (pool_section(page, pool, first, total <= MAX_EXPANDED)) }
+                (legend(nodes))
+                @for (index, pool) in nodes.pools.iter().enumerate() {
+                    section.pool id={ "p" (index) } { (pool_section(nodes, pool, first, total <= MAX_EXPANDED)) }
                     @let () = first += pool.nodes.len();
                 }
             }
@@ -90,25 +65,27 @@ pub(super) fn sections(page: &Page) -> Markup {
 }
 
 /// The table of pools.
-fn pools(page: &Page) -> Markup {
+fn pools(nodes: &Nodes) -> Markup {
     let rows = html! {
-        @for (index, pool) in page.pools.iter().enumerate() {
+        @for (index, pool) in nodes.pools.iter().enumerate() {
             @let counts = counts(&pool.nodes);
             tr {
-                th scope="row" { a href={ "#p" (index) } { (display_name(pool)) } }
+                th scope="row" { a href={ "#p" (index) } { (display_name(nodes, pool)) } }
                 td.number { (pool.nodes.len()) }
+                @for value in &pool.cells { td.number { (value.text()) } }
                 td.bar { (bar(&counts)) }
                 td {
                     (state_counts(&counts))
-                    @for remark in &pool.remarks { p.remark { (Text(remark)) } }
+                    @for remark in &pool.remarks { p.remark { (Prose(remark)) } }
                 }
             }
         }
     };
+    let columns = ["pool", "nodes"].into_iter().chain(nodes.pool_columns.iter().copied()).chain(["", "states"]);
     html! {
         section #pools {
-            h2 { "Pools (" (page.pools.len()) ")" }
-            (table("pools", None, &["pool", "nodes", "", "states"], &rows))
+            h2 { "Pools (" (nodes.pools.len()) ")" }
+            (scrolling("pools", None, &columns.collect::<Vec<_>>(), &rows))
         }
     }
 }
@@ -132,11 +109,11 @@ fn bar(counts: &[(State, usize)]) -> Markup {
 }
 
 /// The legend of states with their counts. The script turns the entries into filters.
-fn legend(page: &Page) -> Markup {
+fn legend(nodes: &Nodes) -> Markup {
     html! {
         div #filters.filters {
             ul.legend aria-label="States and how many nodes have each" {
-                @for (state, number) in counts(page.pools.iter().flat_map(|pool| &pool.nodes)) {
+                @for (state, number) in counts(nodes.pools.iter().flat_map(|pool| &pool.nodes)) {
                     li { span.chip { i class=(class(state)) aria-hidden="true" {} b { (number) } " " (state.word()) } }
                 }
             }
@@ -152,11 +129,11 @@ fn legend(page: &Page) -> Markup {
     }
 }
 
-fn pool_section(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
-    let (name, counts) = (display_name(pool), counts(&pool.nodes));
+fn pool_section(nodes: &Nodes, pool: &NodePool, first: usize, open: bool) -> Markup {
+    let (name, counts) = (display_name(nodes, pool), counts(&pool.nodes));
     let title = format!("Nodes: {name}");
     let with_message = pool.nodes.iter().any(|node| !node.message.is_empty());
-    let columns = ["node", "state"].into_iter().chain(page.columns.iter().copied());
+    let columns = ["node", "state"].into_iter().chain(nodes.columns.iter().map(|column| column.title));
     let columns: Vec<&str> = columns.chain(with_message.then_some("message")).collect();
     html! {
         h3 { (name) }
@@ -170,32 +147,54 @@ fn pool_section(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
                 @for (index, node) in pool.nodes.iter().enumerate() {
                     // The Tab key stops once per grid: at the first cell, until the script moves the stop.
                     @let tabindex = (index > 0).then_some("-1");
-                    @let label = format!("{}, {}", node.name, node.state_text);
-                    li { a class=(class(node.state)) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }
+                    @let label = format!("{}, {}", node.name, node.words);
+                    li { a class=(class(node.state)) href={ "#n" (first + index) } aria-label=(Plain(&label)) tabindex=[tabindex] {} }
                 }
             }
             "\n"
             details open[open] {
                 summary { "Table of " (count(pool.nodes.len(), "node")) }
-                (table("nodes", Some(&title), &columns, &rows(pool, first, with_message)))
+                (scrolling("nodes", Some(&title), &columns, &rows(pool, first, with_message)))
             }
             "\n"
         }
     }
 }
 
-fn rows(pool: &Pool, first: usize, with_message: bool) -> Markup {
+fn rows(pool: &NodePool, first: usize, with_message: bool) -> Markup {
     html! {
         @for (index, node) in pool.nodes.iter().enumerate() {
             tr class=(class(node.state)) id={ "n" (first + index) } tabindex="-1" {
                 th scope="row" { (node.name.as_str()) }
-                td { (Text(&node.state_text)) }
+                td { (Plain(&node.words)) }
                 @for cell in &node.cells {
-                    td { @if cell.is_empty() { "–" } @else { (Text(cell)) } }
+                    td { @if *cell == Cell::Empty { "–" } @else { (Plain(&cell.text())) } }
                 }
-                @if with_message { td.says { (Text(&node.message)) } }
+                @if with_message { td.says { (Plain(&node.message)) } }
             }
             "\n"
         }
+    }
+}
+
+/// The CSS class of a state. States that never share a page may share a class.
+pub(super) fn class(state: State) -> &'static str {
+    match state {
+        State::Failed => "failed",
+        State::NotReady => "notready",
+        State::Blocked => "blocked",
+        State::CannotFetch => "unfetched",
+        State::ChangedByOthers | State::Drifted => "drifted",
+        State::InFlight | State::InTransition => "flight",
+        State::RolledBack => "back",
+        State::NotStarted | State::Held => "unstarted",
+        State::Behind => "behind",
+        State::Paused => "paused",
+        State::Skipped => "skipped",
+        State::Gone | State::Deleting => "gone",
+        State::Unpooled => "unpooled",
+        State::OnTrial => "on-trial",
+        State::Settled => "settled",
+        State::Converged => "converged",
     }
 }

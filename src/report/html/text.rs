@@ -1,6 +1,6 @@
 //! Untrusted text in HTML pages: escaped, with visible hidden characters, and cut at a maximum length.
 //!
-//! maud escapes all texts. [`Text`] and [`Prose`] also show hidden characters and cut long texts. Templates must use
+//! maud escapes all texts. [`Plain`] and [`Prose`] also show hidden characters and cut long texts. Templates must use
 //! them for texts from a cluster, a repository or a command line.
 
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use nodecfg_contract::printable::is_hidden;
 const MAX_LENGTH: usize = 2000;
 
 /// A text to insert into a page.
-pub(super) struct Text<'a>(pub(super) &'a str);
+pub(super) struct Plain<'a>(pub(super) &'a str);
 
-impl Render for Text<'_> {
+impl Render for Plain<'_> {
     fn render_to(&self, out: &mut String) {
         let mut out = Escaper::new(out);
         for (number, character) in self.0.chars().enumerate() {
@@ -31,20 +31,20 @@ impl Render for Text<'_> {
     }
 }
 
-/// A message of nodecfg, which may quote other texts. Text between backticks becomes code.
+/// A message of nodecfg, which may quote other texts. Plain between backticks becomes code.
 pub(super) struct Prose<'a>(pub(super) &'a str);
 
 impl Render for Prose<'_> {
     fn render_to(&self, out: &mut String) {
         // An unpaired backtick opens no code, and cutting could remove its pair.
         if self.0.chars().count() > MAX_LENGTH || !self.0.matches('`').count().is_multiple_of(2) {
-            return Text(self.0).render_to(out);
+            return Plain(self.0).render_to(out);
         }
         for (number, part) in self.0.split('`').enumerate() {
             if number.is_multiple_of(2) {
-                Text(part).render_to(out);
+                Plain(part).render_to(out);
             } else {
-                html! { code { (Text(part)) } }.render_to(out);
+                html! { code { (Plain(part)) } }.render_to(out);
             }
         }
     }
@@ -57,14 +57,14 @@ mod tests {
     use super::*;
 
     fn text(text: &str) -> String {
-        Text(text).render().into_string()
+        Plain(text).render().into_string()
     }
 
     #[test]
     fn escapes_markup() {
         assert_eq!(text("<script>alert('&')</script>"), "&lt;script&gt;alert('&amp;')&lt;/script&gt;");
         assert_eq!(text("\" onmouseover=\"x"), "&quot; onmouseover=&quot;x");
-        let shown = html! { p aria-label=(Text("\"><b>")) { (Prose("see `a<b` and `c`")) } };
+        let shown = html! { p aria-label=(Plain("\"><b>")) { (Prose("see `a<b` and `c`")) } };
         assert_eq!(
             shown.into_string(),
             "<p aria-label=\"&quot;&gt;&lt;b&gt;\">see <code>a&lt;b</code> and <code>c</code></p>"

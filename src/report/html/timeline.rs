@@ -3,12 +3,16 @@
 
 use maud::{Markup, html};
 
-use super::elements::{MAX_ITEMS, more, time};
-use super::page::{Timeline, Track, class};
+use super::blocks::more;
+use super::frame::time;
+use super::nodes::class;
 use super::text::Prose;
+use crate::report::timeline::{Timeline, Track, summary};
 use crate::report::{count, duration};
 use nodecfg_plan::state::State;
 
+/// Maximum number of pools.
+const MAX_TRACKS: usize = 50;
 /// Maximum number of nodes in all pools for which each node has a bar.
 const MAX_BARS: usize = 60;
 /// The number of time steps of an area chart.
@@ -25,10 +29,10 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
         section #timeline {
             h2 { "Timeline" }
             p.quiet { "Started " (time(timeline.start)) ", watched for " (duration(timeline.seconds)) "." }
-            @for track in timeline.tracks.iter().take(MAX_ITEMS) {
+            @for track in timeline.tracks.iter().take(MAX_TRACKS) {
                 section.track {
                     h3 { (track.pool.as_str()) }
-                    p.quiet { (text_summary(track)) }
+                    p.quiet { (summary(track)) }
                     @if nodes <= MAX_BARS { (bars(timeline, track)) } @else if !track.spans.is_empty() { (area_chart(timeline, track)) }
                     @if !track.marks.is_empty() {
                         ul.plain.marks {
@@ -44,35 +48,6 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
         }
         "\n"
     }
-}
-
-/// A text summary of the drawing.
-fn text_summary(track: &Track) -> String {
-    let took = |end: State| {
-        let mut took: Vec<f64> =
-            track.spans.iter().filter(|span| span.end == end).map(|span| span.to - span.from).collect();
-        took.sort_by(f64::total_cmp);
-        took
-    };
-    let converged = took(State::Converged);
-    let mut parts = vec![format!("{} of {} started", track.spans.len(), count(track.total, "node"))];
-    if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
-        parts.push(format!(
-            "{} converged, half of them within {}, the slowest in {}",
-            converged.len(),
-            duration(*middle),
-            duration(*longest)
-        ));
-    }
-    for (end, what) in
-        [(State::Failed, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in transition")]
-    {
-        let number = took(end).len();
-        if number > 0 {
-            parts.push(format!("{number} {what}"));
-        }
-    }
-    parts.join("; ")
 }
 
 /// A bar per node.

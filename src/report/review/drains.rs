@@ -1,11 +1,10 @@
-//! Texts about the drains of a sync, shared by all formats. They contain names of pods and budgets on one line;
-//! renderers escape them.
+//! Texts about the drains of a sync. They contain names of pods and budgets on one line; the formats escape them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::group::budgets;
-use super::sentences::{Fact, clipped};
-use crate::report::{count, names, whole_duration};
+use crate::report::document::{Block, Cell, Item, Table};
+use crate::report::{clipped, count, names, whole_duration};
 use crate::review::{ClusterReview, DrainedPods, Group, PlannedDrain, PoolChange, Review};
 use nodecfg_contract::printable::one_line;
 use nodecfg_plan::drain::forecast::{NodeForecast, PodForecast};
@@ -16,8 +15,38 @@ pub(super) const MAX_NAMES: usize = 4;
 /// Maximum number of PodDisruptionBudgets.
 const MAX_BUDGETS: usize = 3;
 
+/// The drain of pools with the same change: a line with the facts about its pods, and the pods of each node. Empty if a
+/// sync drains no node of them.
+pub(super) fn blocks(group: &Group<'_>) -> Vec<Block> {
+    let Some((summary, drain)) = summary(group).zip(group.merged.drain()) else { return Vec::new() };
+    let item = Item::new(summary).with(pod_facts(drain));
+    let pods = drain.forecast().map(|forecast| Block::Detail(vec![Block::Table(pods(forecast))]));
+    [Some(item.into()), pods].into_iter().flatten().collect()
+}
+
+/// The pods of each drained node.
+fn pods(forecast: &PodForecast) -> Table {
+    let number = |number: usize| if number == 0 { Cell::Empty } else { Cell::Number(number) };
+    let listed = |pods: &[&str]| Cell::words(listed(pods));
+    let row = |node: &NodeForecast| {
+        vec![
+            Cell::Node(None, node.node.clone()),
+            Cell::Number(node.evict),
+            number(node.tolerant),
+            listed(&node.refused.iter().map(|pod| pod.pod.as_str()).collect::<Vec<_>>()),
+            listed(&node.blocked.iter().map(|pod| pod.pod.as_str()).collect::<Vec<_>>()),
+        ]
+    };
+    Table {
+        caption: format!("Pods of {}", count(forecast.nodes.len(), "node")),
+        columns: vec!["node", "pods to evict", "tolerate the taint", "drain refused for", "blocked now"],
+        rows: forecast.nodes.iter().map(row).collect(),
+        overview: false,
+    }
+}
+
 /// The drain of pools with the same change. `None` if a sync drains no node of them.
-pub(in crate::report) fn summary(group: &Group<'_>) -> Option<String> {
+fn summary(group: &Group<'_>) -> Option<String> {
     let pool = &*group.merged;
     let drain = pool.drain()?;
     let each = if group.is_several() { " in each pool" } else { "" };
@@ -56,18 +85,18 @@ fn limits(drain: &PlannedDrain) -> String {
 }
 
 /// The facts about the pods of a drain: totals, refused pods, budgets that allow no eviction, or why they are unknown.
-pub(in crate::report) fn pod_facts(drain: &PlannedDrain) -> Vec<Fact> {
+fn pod_facts(drain: &PlannedDrain) -> Vec<Item> {
     match &drain.pods {
         None => Vec::new(),
         Some(DrainedPods::Unread(unread)) => {
             let text =
                 format!("the pods to evict are unknown: {}; {}", one_line(&unread.error), one_line(&unread.help));
-            vec![Fact { label: Some("note:"), text }]
+            vec![Item::warning("note", text)]
         }
         Some(DrainedPods::Read(forecast)) => {
-            let totals = Fact { label: None, text: totals(forecast) };
-            let refused = refused(forecast).into_iter().map(|text| Fact { label: Some("drain refused:"), text });
-            let blocked = blocked(forecast).into_iter().map(|text| Fact { label: Some("drain blocked now:"), text });
+            let totals = Item::new(totals(forecast));
+            let refused = refused(forecast).into_iter().map(|text| Item::warning("drain refused", text));
+            let blocked = blocked(forecast).into_iter().map(|text| Item::warning("drain blocked now", text));
             [totals].into_iter().chain(refused).chain(blocked).collect()
         }
     }
@@ -153,23 +182,6 @@ fn blocked(forecast: &PodForecast) -> Vec<String> {
 fn listed<'n>(texts: impl IntoIterator<Item = &'n &'n str>) -> String {
     let texts: Vec<String> = texts.into_iter().map(|text| one_line(text)).collect();
     names(texts.iter().map(String::as_str), MAX_NAMES)
-}
-
-/// The pods of one node: `n1: 20 pods to evict, 1 blocked`.
-pub(super) fn node_line(node: &NodeForecast) -> String {
-    let mut parts = Vec::new();
-    if node.refused.is_empty() {
-        let pods = if node.evict == 0 { "no pods".to_owned() } else { count(node.evict, "pod") };
-        parts.push(format!("{pods} to evict"));
-    } else {
-        parts.push(format!("drain refused for {}", count(node.refused.len(), "pod")));
-    }
-    for (number, what) in [(node.blocked.len(), "blocked now"), (node.tolerant, "tolerating the taint")] {
-        if number > 0 {
-            parts.push(format!("{number} {what}"));
-        }
-    }
-    format!("{}: {}", node.node, parts.join(", "))
 }
 
 /// The nodes that a sync releases from an earlier drain. `None` without any.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::report::review::{markdown, text};
+use crate::report::document::tests::{markdown, text};
+use crate::report::review::report;
 use crate::review::{Side, UnreadPods, groups, of_plan};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
@@ -70,9 +71,7 @@ pub(in crate::report) fn troubled() -> Review {
 }
 
 fn rendered_text(review: &Review, all: bool, width: usize) -> String {
-    let mut out = Vec::new();
-    text(&mut out, review, all, width).unwrap();
-    anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    text(&report("sync", review), width, all)
 }
 
 #[test]
@@ -83,9 +82,7 @@ fn drain_is_part_of_the_text() {
 
 #[test]
 fn drain_is_part_of_markdown() {
-    let mut out = Vec::new();
-    markdown(&mut out, &troubled(), None).unwrap();
-    insta::assert_snapshot!("drain-markdown", String::from_utf8(out).unwrap());
+    insta::assert_snapshot!("drain-markdown", markdown(&report("sync", &troubled())));
 }
 
 #[test]
@@ -178,5 +175,5 @@ fn released_nodes_are_named_and_counted() {
                 taint is gone\n";
     assert!(shown.contains(both), "{shown}");
     assert!(shown.contains("Plan: 2 nodes to release, 2 nodes up to date"), "{shown}");
-    assert_eq!(crate::report::review::verdict(&review), "releases 2 nodes of an earlier drain");
+    assert_eq!(crate::report::review::verdict::verdict(&review), "releases 2 nodes of an earlier drain");
 }

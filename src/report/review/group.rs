@@ -1,5 +1,6 @@
 //! Texts about a group of pools with the same change, shared by all formats.
 
+use crate::report::document::Text;
 use crate::report::{count, names};
 use crate::review::{Group, PoolReview};
 
@@ -7,7 +8,7 @@ use crate::review::{Group, PoolReview};
 const MAX_NAMES: usize = 5;
 
 /// The names of the pools: `a`, `a, b`, `p1, p2, p3, p4, … p12`.
-pub(in crate::report) fn title<'n>(pools: impl IntoIterator<Item = &'n str>) -> String {
+pub(super) fn title<'n>(pools: impl IntoIterator<Item = &'n str>) -> String {
     let pools: Vec<&str> = pools.into_iter().collect();
     match pools.split_last() {
         Some((last, before)) if pools.len() > MAX_NAMES => {
@@ -55,7 +56,7 @@ pub(super) fn limits(group: &Group<'_>) -> Vec<String> {
 }
 
 /// The ConfigMaps of a group of several pools, in numbers. `None` without any.
-pub(super) fn config_maps(group: &Group<'_>) -> Option<String> {
+pub(super) fn config_maps(group: &Group<'_>) -> Option<Text> {
     let number = |create| group.pools.iter().filter(|pool| pool.config_map.create == Some(create)).count();
     let (new, existing) = (number(true), number(false));
     let renamed = group.pools.iter().filter(|pool| pool.rollout.is_none() && pool.config_map.after.is_some()).count();
@@ -65,7 +66,7 @@ pub(super) fn config_maps(group: &Group<'_>) -> Option<String> {
         .filter(|(number, _)| *number > 0)
         .map(|(number, what)| format!("{} {what}", count(number, "ConfigMap")))
         .collect();
-    (group.is_several() && !parts.is_empty()).then(|| parts.join(", "))
+    (group.is_several() && !parts.is_empty()).then(|| parts.join(", ").into())
 }
 
 /// All names of the pools of a large group. `None` if the title has them.
@@ -76,7 +77,8 @@ pub(super) fn all_names(group: &Group<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::review::{markdown, text};
+    use crate::report::document::tests::{markdown, text};
+    use crate::report::review::report;
     use crate::review::{Review, Side, groups, of_plan};
     use jiff::Timestamp;
     use nodecfg_fleet::{NodeOrder, Pool, RolloutPolicy};
@@ -113,15 +115,11 @@ mod tests {
         let zoned = nodes(2, 14).into_iter().enumerate();
         let zoned = zoned.map(|(at, node)| in_zone(node, Some(&format!("z{:02}", at % 14))));
         let review = review(pools, zoned, &[]);
-        let mut out = Vec::new();
-        text(&mut out, &review, false, 100).unwrap();
-        let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        let shown = text(&report("sync", &review), 100, false);
         assert!(shown.contains("then topology.kubernetes.io/zone=z00, as the budget allows: p1-1, p2-1\n"), "{shown}");
         assert!(shown.contains("then, after 10m soak, topology.kubernetes.io/zone=z11,"), "{shown}");
         assert!(shown.contains("then 2 more values\n") && !shown.contains("z12"), "{shown}");
-        let mut out = Vec::new();
-        markdown(&mut out, &review, None).unwrap();
-        let shown = String::from_utf8(out).unwrap();
+        let shown = markdown(&report("sync", &review));
         assert!(shown.contains("- then 2 more values\n") && !shown.contains("z12"), "{shown}");
     }
 
@@ -138,12 +136,9 @@ mod tests {
         let mut cluster = nodes(12, 10);
         cluster[13].deleting = true;
         let review = review(pools, cluster, &[]);
-        let mut out = Vec::new();
-        text(&mut out, &review, false, 100).unwrap();
-        insta::assert_snapshot!("grouped-pools", anstream::adapter::strip_str(&String::from_utf8(out).unwrap()));
-        let mut out = Vec::new();
-        markdown(&mut out, &review, None).unwrap();
-        insta::assert_snapshot!("grouped-pools-markdown", String::from_utf8(out).unwrap());
+        let report = report("sync", &review);
+        insta::assert_snapshot!("grouped-pools", text(&report, 100, false));
+        insta::assert_snapshot!("grouped-pools-markdown", markdown(&report));
     }
 
     #[test]

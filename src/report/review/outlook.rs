@@ -1,34 +1,30 @@
-//! What a sync would do: the last line of a review as text, its part of the verdict, and the remarks that every last
-//! line repeats.
+//! What a sync would do in a line: the result of a review, its part of the verdict, and remarks.
 
 use super::drains;
-use super::sentences::Fact;
-use crate::report::style::{heading, quiet, warning};
-use crate::report::{count, names, next_opening, uncommitted, whole_duration};
+use crate::report::document::{Conclusion, Text};
+use crate::report::{count, names, next_opening, uncommitted};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
-use nodecfg_plan::{Action, Wave, WaveDomain, WaveKind, Why, lost_paths};
+use crate::status::Grade;
+use nodecfg_plan::{Action, Why, lost_paths};
 use nodecfg_rollout::PoolStart;
 
 /// Maximum number of names in a line.
-const MAX_NAMES: usize = 3;
+pub(super) const MAX_NAMES: usize = 3;
 
-/// The last line of a review with a cluster: what a sync would do, the other nodes, remarks, and the plan's name.
-pub(super) fn last_line(review: &Review, cluster: &ClusterReview) -> String {
-    let (label, parts) = match refusal(review, cluster) {
-        Some(refusal) => (warning("Refused:"), [refusal].into_iter().chain(others(review, cluster)).collect()),
-        None => (heading(label(review, cluster)), parts(review, cluster)),
+/// The result of a review with a cluster: what a sync would do, the other nodes, remarks, and the plan's name.
+pub(super) fn result(review: &Review, cluster: &ClusterReview) -> Conclusion {
+    let (label, grade, parts) = match (refusal(review, cluster), cluster.changed, review.is_changed()) {
+        (Some(why), ..) => {
+            ("Refused:", Grade::Warning, [why.into()].into_iter().chain(others(review, cluster)).collect())
+        }
+        (None, true, _) => ("Plan:", Grade::Good, parts(review, cluster)),
+        (None, false, true) => ("No changes to nodes:", Grade::Good, parts(review, cluster)),
+        (None, false, false) => ("No changes:", Grade::Good, parts(review, cluster)),
     };
     // A prefix of the plan's name that is long enough to distinguish plans.
     let id: String = cluster.plan.to_string().chars().take("p1:0123456789ab".len()).collect();
-    format!("{label} {}{} {}", parts.join(", "), suffix(&remarks(review)), quiet(format!("({id})")))
-}
-
-fn label(review: &Review, cluster: &ClusterReview) -> &'static str {
-    match (cluster.changed, review.is_changed()) {
-        (true, _) => "Plan:",
-        (false, true) => "No changes to nodes:",
-        (false, false) => "No changes:",
-    }
+    let text = Text::joined(parts).then(format!("{} ({id})", suffix(&remarks(review))));
+    Conclusion { label: label.to_owned(), grade, text }
 }
 
 /// Why a sync changes nothing, if it refuses the plan.
@@ -52,37 +48,42 @@ fn refusal(review: &Review, cluster: &ClusterReview) -> Option<String> {
     Some(format!("{why}, so sync changes none of {}", count(cluster.counts.assign, "node")))
 }
 
+/// Words that need attention.
+fn warning(words: String) -> Text {
+    Text::graded(Grade::Warning, words)
+}
+
 /// What a sync does.
-fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
+fn parts(review: &Review, cluster: &ClusterReview) -> Vec<Text> {
     let (counts, outlook) = (cluster.counts, &cluster.outlook);
     let mut parts = Vec::new();
     if review.from != Side::Cluster {
         let pools = review.counts();
-        parts.push(format!("{} of {} changed", pools.changed, count(pools.pools, "pool")));
+        parts.push(format!("{} of {} changed", pools.changed, count(pools.pools, "pool")).into());
     }
     if counts.create > 0 {
-        parts.push(format!("{} to create", count(counts.create, "ConfigMap")));
+        parts.push(format!("{} to create", count(counts.create, "ConfigMap")).into());
     }
     if counts.complete > 0 {
-        parts.push(format!("{} to complete, without restarts", count(counts.complete, "NodeConfig")));
+        parts.push(format!("{} to complete, without restarts", count(counts.complete, "NodeConfig")).into());
     }
     if outlook.assign > 0 {
         let nodes = count(outlook.assign, "node");
-        parts.push(match review.drains() {
+        parts.push(Text::from(match review.drains() {
             0 => format!("{nodes} to assign"),
             drained if drained == outlook.assign => format!("{nodes} to drain and assign"),
             drained => format!("{nodes} to assign ({drained} drained first)"),
-        });
+        }));
     }
     if let Some(budget) = cluster.budget.filter(|_| outlook.assign > 1) {
-        parts.push(format!("at most {budget} unavailable in all pools"));
+        parts.push(format!("at most {budget} unavailable in all pools").into());
     }
     parts.extend(drains::refused_nodes(review).map(warning));
     if !cluster.releases.is_empty() {
-        parts.push(format!("{} to release", count(cluster.releases.len(), "node")));
+        parts.push(format!("{} to release", count(cluster.releases.len(), "node")).into());
     }
     if !cluster.pointers.is_empty() {
-        parts.push(format!("{} to move", count(cluster.pointers.len(), "pool pointer")));
+        parts.push(format!("{} to move", count(cluster.pointers.len(), "pool pointer")).into());
     }
     parts.extend(stopped(review, cluster).map(warning));
     parts.extend(held(review, cluster).map(warning));
@@ -91,64 +92,13 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
     }
     let others = others(review, cluster);
     if parts.is_empty() && others.is_empty() {
-        return vec![format!("{} up to date", count(0, "node"))];
+        return vec!["0 nodes up to date".into()];
     }
     parts.into_iter().chain(others).collect()
 }
 
-/// The maximum number of listed waves. A label that orders the nodes may have many values.
-pub(super) const MAX_WAVES: usize = 12;
-
-/// The waves beyond the listed ones.
-pub(super) fn more_waves(rollout: &Rollout) -> Option<String> {
-    let more = rollout.waves.len().checked_sub(MAX_WAVES).filter(|more| *more > 0)?;
-    Some(format!("then {}", count(more, "more value")))
-}
-
-/// Whether and when a sync starts the nodes of a pool: its pause, a stop, the pools before it, a hold, and unavailable
-/// nodes.
-pub(in crate::report) fn conditions(rollout: &Rollout) -> Vec<Fact> {
-    let labeled = |label, text| Fact { label: Some(label), text };
-    let pause = rollout.pause.as_ref().map(|pause| {
-        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
-        labeled("paused:", format!("{pause}{despite}"))
-    });
-    let stop = stop(rollout).map(|why| labeled("stops at once:", why));
-    let after = after(rollout).map(|text| Fact { label: None, text });
-    let start = match &rollout.start {
-        PoolStart::Held { hold } => Some(labeled("held:", hold.to_string())),
-        PoolStart::Waits => {
-            let text = "waits until unavailable nodes recover: they use up maxUnavailable".to_owned();
-            Some(Fact { label: None, text })
-        }
-        PoolStart::Starts | PoolStart::Stops { .. } => None,
-    };
-    [pause, stop, after, start].into_iter().flatten().collect()
-}
-
-/// When the nodes of a wave start. `pace` says how many at once.
-pub(super) fn wave(wave: &Wave, pace: &str) -> String {
-    match (wave.kind, &wave.domain) {
-        (WaveKind::Unavailable, _) => "first, already unavailable".to_owned(),
-        (WaveKind::Canary { soak_seconds: 0 }, _) => "canary".to_owned(),
-        (WaveKind::Canary { soak_seconds }, _) => format!("canary, then {} soak", whole_duration(soak_seconds)),
-        (WaveKind::Rest, None) => format!("then, {pace}"),
-        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds: Some(soak @ 1..) })) => {
-            format!("then, after {} soak, {domain}, {pace}", whole_duration(*soak))
-        }
-        (WaveKind::Rest, Some(WaveDomain { domain, .. })) => format!("then {domain}, {pace}"),
-    }
-}
-
-/// The pools that a pool with nodes to assign waits for.
-fn after(rollout: &Rollout) -> Option<String> {
-    let names = names(rollout.after.iter().map(|pool| pool.as_str()), MAX_NAMES);
-    let (pools, have) = if rollout.after.len() == 1 { ("pool", "has") } else { ("pools", "have") };
-    (rollout.assign > 0 && !rollout.after.is_empty()).then(|| format!("starts after {pools} {names} {have} converged"))
-}
-
 /// The nodes that a sync does not assign now, because their pools are held.
-pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
+fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
     let nodes = Some(cluster.outlook.held).filter(|nodes| *nodes > 0)?;
     let next = next_opening(review.pools.iter().map(|pool| match &pool.rollout.as_ref()?.start {
         PoolStart::Held { hold } => hold.next,
@@ -158,7 +108,7 @@ pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
 }
 
 /// The nodes that a sync does not assign, because their pools stop at once.
-pub(super) fn stopped(review: &Review, cluster: &ClusterReview) -> Option<String> {
+fn stopped(review: &Review, cluster: &ClusterReview) -> Option<String> {
     let nodes = Some(cluster.outlook.stopped).filter(|nodes| *nodes > 0)?;
     let stops: Vec<String> = review.pools.iter().filter_map(|pool| stop(pool.rollout.as_ref()?)).collect();
     let why = match stops.as_slice() {
@@ -169,7 +119,7 @@ pub(super) fn stopped(review: &Review, cluster: &ClusterReview) -> Option<String
 }
 
 /// Why a sync stops a pool at once, if it does.
-fn stop(rollout: &Rollout) -> Option<String> {
+pub(super) fn stop(rollout: &Rollout) -> Option<String> {
     let PoolStart::Stops { reason } = &rollout.start else { return None };
     let failed = |action: &Action| matches!(action, Action::Await { failure: Some(_), .. });
     let steps = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(|step| failed(&step.action));
@@ -181,31 +131,31 @@ fn stop(rollout: &Rollout) -> Option<String> {
 }
 
 /// The nodes that a sync does not change.
-fn others(review: &Review, cluster: &ClusterReview) -> Vec<String> {
+fn others(review: &Review, cluster: &ClusterReview) -> Vec<Text> {
     let counts = cluster.counts;
     let left = review.pools.iter().filter_map(|pool| pool.rollout.as_ref()).flat_map(|rollout| &rollout.left_alone);
     let paused = left.filter(|left| matches!(left.why, Why::Paused { .. })).count();
     let mut parts = Vec::new();
     if counts.await_ > 0 {
-        parts.push(format!("{} assigned earlier", count(counts.await_, "node")));
+        parts.push(format!("{} assigned earlier", count(counts.await_, "node")).into());
     }
     if counts.settled > 0 {
-        parts.push(format!("{} up to date", count(counts.settled, "node")));
+        parts.push(format!("{} up to date", count(counts.settled, "node")).into());
     }
     if paused > 0 {
-        parts.push(format!("{paused} paused"));
+        parts.push(format!("{paused} paused").into());
     }
     if counts.skipped > paused {
-        parts.push(format!("{} skipped", counts.skipped - paused));
+        parts.push(format!("{} skipped", counts.skipped - paused).into());
     }
     if counts.not_requested > 0 {
-        parts.push(format!("{} not requested", counts.not_requested));
+        parts.push(format!("{} not requested", counts.not_requested).into());
     }
     if counts.blocked > 0 {
         parts.push(warning(format!("{} blocked", counts.blocked)));
     }
     if counts.unpooled > 0 && cluster.doubtful.is_empty() {
-        parts.push(format!("{} in no pool", counts.unpooled));
+        parts.push(format!("{} in no pool", counts.unpooled).into());
     }
     parts
 }

@@ -6,7 +6,7 @@ use crate::review::ClusterReview;
 use nodecfg_plan::PointerTime;
 
 /// What a sync does beside its assignments, one text each.
-pub(in crate::report) fn changes_beside_assignments(cluster: &ClusterReview) -> impl Iterator<Item = String> {
+pub(super) fn changes_beside_assignments(cluster: &ClusterReview) -> impl Iterator<Item = String> {
     releases(cluster).into_iter().chain(pointers(cluster))
 }
 

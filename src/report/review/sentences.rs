@@ -1,24 +1,10 @@
-//! The texts of a review, shared by all formats. They contain names and values unescaped; renderers escape them.
+//! The sentences of a review. They contain names and values unescaped; the formats escape them.
 
-use std::collections::BTreeMap;
-
-use crate::report::{count, names};
+use crate::report::document::{Item, Text};
+use crate::report::{clipped, count};
 use crate::review::{Changes, ClusterReview, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
-use kubelet_config::risk::{Class, Risk};
-use nodecfg_contract::names::NodeName;
-use nodecfg_contract::printable::at_most;
+use kubelet_config::risk::Risk;
 use nodecfg_plan::{ChangedField, Sample, Unpooled, lost_sentence};
-
-/// Maximum number of nodes in a list.
-const MAX_NAMES: usize = 12;
-
-/// A fact about a change, in a line or an item.
-pub(in crate::report) struct Fact {
-    /// What kind of fact it is, with a colon, if it needs attention.
-    pub(in crate::report) label: Option<&'static str>,
-    /// The fact.
-    pub(in crate::report) text: String,
-}
 
 /// The first line on standard error: the revision and the base of a command.
 #[must_use]
@@ -40,8 +26,18 @@ pub(super) fn with_preposition(side: &Side) -> String {
     }
 }
 
+/// A side, with the requested name of a revision as a name: anyone may choose it.
+pub(super) fn side_text(side: &Side) -> Text {
+    match side {
+        Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
+            Text::name(clipped(name, 60)).then(format!(" ({})", commit.short()))
+        }
+        side => self::side(side).into(),
+    }
+}
+
 /// A side with its requested name and its commit.
-pub(in crate::report) fn side(side: &Side) -> String {
+pub(super) fn side(side: &Side) -> String {
     match side {
         Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
             format!("{} ({})", clipped(name, 60), commit.short())
@@ -53,13 +49,8 @@ pub(in crate::report) fn side(side: &Side) -> String {
     }
 }
 
-/// Cuts a text to `most` characters, with an ellipsis.
-pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
-    if text.chars().count() <= most { text.to_owned() } else { at_most(text, most.saturating_sub(1)) }
-}
-
 /// The change of a pool in a few words.
-pub(in crate::report) fn headline(pool: &PoolReview) -> String {
+pub(super) fn headline(pool: &PoolReview) -> String {
     match pool.change {
         PoolChange::Added => "new pool".to_owned(),
         PoolChange::Removed => "removed".to_owned(),
@@ -85,7 +76,7 @@ fn most_fields(pool: &PoolReview, is: impl Fn(&ChangedField) -> bool) -> usize {
 }
 
 /// The old and the new value of a field, or the default in effect, with a mark.
-pub(in crate::report) fn values(field: &ChangedField) -> (Option<String>, Option<String>) {
+pub(super) fn values(field: &ChangedField) -> (Option<String>, Option<String>) {
     let value = |default: &Option<String>, written: &Option<String>| {
         default.as_ref().map(|default| format!("{default} (default)")).or_else(|| written.clone())
     };
@@ -93,7 +84,7 @@ pub(in crate::report) fn values(field: &ChangedField) -> (Option<String>, Option
 }
 
 /// Explains a pool change that is not self-explanatory.
-pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
+pub(super) fn explanation(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
     Some(match pool.change {
         PoolChange::Added => "the current configuration of the nodes is only known when comparing with a cluster",
         PoolChange::Removed => {
@@ -118,7 +109,7 @@ pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option
 }
 
 /// The worst risk of a pool's changes, and the number of nodes with unknown risk. `None` if no change has a risk.
-pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
+pub(super) fn risk(pool: &PoolReview) -> Option<String> {
     let risk = &pool.risk;
     let nodes = risk.unknown_nodes.filter(|nodes| *nodes > 0);
     let Some(class) = risk.worst else {
@@ -148,26 +139,27 @@ pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
 }
 
 /// The effect of the kubelets' restarts on running pods, which no class of a field states. `None` if no kubelet has it.
-pub(in crate::report) fn restarts(review: &Review) -> Option<String> {
+pub(super) fn restarts(review: &Review) -> Option<String> {
     let nodes: usize = review.pools.iter().filter_map(|pool| pool.risk.unready_nodes).sum();
     let nodes = (nodes > 0).then(|| count(nodes, "node"))?;
     Some(format!("On {nodes}, the kubelet restart makes containers with probes not ready briefly (KEP-4781)"))
 }
 
-/// Nodes without a pool, one text for those that had one and one for the others. `name` formats a name.
-pub(in crate::report) fn unpooled(cluster: &ClusterReview, name: fn(&NodeName) -> String) -> Vec<String> {
+/// Nodes without a pool: those that had one, and the others.
+pub(super) fn unpooled(cluster: &ClusterReview) -> Vec<Item> {
     let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
-    let groups = [(left, "no longer in any pool, configuration unchanged"), (none, "in no pool")];
-    let text = |(nodes, what): (Vec<&_>, &str)| {
-        let listed: Vec<String> = nodes.iter().map(|node: &&Unpooled| name(&node.node)).collect();
-        let number = count(nodes.len(), "node");
-        (!nodes.is_empty()).then(|| format!("{number} {what}: {}", names(listed.iter().map(String::as_str), MAX_NAMES)))
+    let text = |nodes: &[&Unpooled], what: &str| {
+        let listed = Text::nodes(nodes.iter().map(|node| (None, &node.node)));
+        Text::from(format!("{} {what}: ", count(nodes.len(), "node"))).then(listed)
     };
-    groups.into_iter().filter_map(text).collect()
+    let left = (!left.is_empty())
+        .then(|| Item::warning("note", text(&left, "no longer in any pool, configuration unchanged")));
+    let none = (!none.is_empty()).then(|| Item::quiet(text(&none, "in no pool")));
+    left.into_iter().chain(none).collect()
 }
 
 /// Why a sync refuses the changes of a pool, if it does.
-pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
+pub(super) fn refused(pool: &PoolReview) -> Option<String> {
     let refusal = pool.risk.refused.as_ref()?;
     let allowed = refusal.allowed;
     let class = format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)");
@@ -175,37 +167,13 @@ pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
     Some(class.into_iter().chain(lost_sentence(&refusal.lost)).collect::<Vec<_>>().join("; "))
 }
 
-/// A suffix of the risk if it is known for some changes only.
-pub(super) fn unknown_suffix(pool: &PoolReview) -> &'static str {
-    if pool.risk.worst.is_some() && pool.risk.unknown { ", partly unknown" } else { "" }
-}
-
-/// The risk of a field for a column. Empty if unknown.
-pub(super) fn class(risk: Option<&Risk>) -> &'static str {
-    risk.map_or("", |risk| risk.class.as_str())
-}
-
 /// The reason of a risk and its source.
-pub(in crate::report) fn reason_and_source(risk: &Risk) -> String {
+pub(super) fn reason_and_source(risk: &Risk) -> String {
     if risk.source.is_empty() { risk.why.clone() } else { format!("{} [{}]", risk.why, risk.source) }
 }
 
-/// Each field with its worst risk of the `wanted` classes, by path.
-pub(super) fn risks(pool: &PoolReview, wanted: impl Fn(Class) -> bool) -> BTreeMap<&str, &Risk> {
-    let mut worst: BTreeMap<&str, &Risk> = BTreeMap::new();
-    for field in pool.changes.iter().flat_map(|set| &set.fields) {
-        if let Some(risk) = field.risk.as_ref().filter(|risk| wanted(risk.class)) {
-            let known = worst.entry(&field.change.path).or_insert(risk);
-            if risk.class > known.class {
-                *known = risk;
-            }
-        }
-    }
-    worst
-}
-
 /// The nodes and the origin of a set of changes, if not obvious.
-pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
+pub(super) fn origin(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
     let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
     let origin = origin_of(review, pool, set, &nodes);
     let placed = match (set.from_placement, set.merged) {
@@ -269,21 +237,11 @@ fn sampled(pool: &PoolReview) -> Option<(usize, usize)> {
 }
 
 /// The change of a file in a few words.
-pub(in crate::report) fn file_change(kind: FileChangeKind) -> &'static str {
+pub(super) fn file_change(kind: FileChangeKind) -> &'static str {
     match kind {
         FileChangeKind::Added => "added",
         FileChangeKind::Modified => "modified",
         FileChangeKind::Formatting => "formatting only, no effect on nodes",
         FileChangeKind::Removed => "removed",
     }
-}
-
-/// The number of fields, in total and per file that sets them.
-pub(super) fn field_counts(fields: &[ChangedField]) -> String {
-    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
-    for place in fields.iter().filter_map(|field| field.change.place.as_ref()) {
-        *files.entry(&place.file).or_default() += 1;
-    }
-    let files: Vec<String> = files.into_iter().map(|(file, number)| format!("{number} set by {file}")).collect();
-    format!("{}: {}", count(fields.len(), "field"), files.join(", "))
 }

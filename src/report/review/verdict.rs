@@ -6,7 +6,7 @@ use crate::report::count;
 use crate::review::{FileChangeKind, Review};
 
 /// The effect of the whole change, after "this": `changes 2 of 5 pools and 37 nodes; worst risk: drain (…)`.
-pub(in crate::report) fn verdict(review: &Review) -> String {
+pub(super) fn verdict(review: &Review) -> String {
     let counts = review.counts();
     let cluster = review.cluster.as_ref();
     let remarks = suffix(&remarks(review));

@@ -8,15 +8,12 @@ use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, 
 use nodecfg_contract::json_document::Kind;
 use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Waiting};
 
+mod build;
 mod changes;
-mod markdown;
 mod sentences;
-mod text;
 
+pub use build::{report, whole};
 pub use changes::{Line, change_event, change_line, screen_header};
-pub use markdown::markdown;
-pub use sentences::{POOL_NOTES, drift, fleet_notes, pool_note, problem};
-pub use text::{TextOptions, node_names, state, text, wide};
 
 /// Status of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

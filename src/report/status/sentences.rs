@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 
+use super::super::document::Item;
 use super::super::source::short;
 use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
 use nodecfg_contract::ConfigSource;
-use nodecfg_observed::Readiness;
+use nodecfg_observed::{Abort, Readiness};
 use nodecfg_plan::Owner;
 use nodecfg_plan::convergence::{Convergence, ConvergenceFailure, Target, Waiting};
 
@@ -66,55 +67,36 @@ fn progress(node: &NodeStatus) -> String {
     }
 }
 
-/// A note about a whole fleet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetNote {
-    /// The kind of note.
-    pub kind: &'static str,
-    /// The kind of note as the start of a line.
-    pub label: &'static str,
-    /// The text. Parts come from the cluster.
-    pub text: String,
-    /// Whether the note is a warning.
-    pub is_warning: bool,
-}
-
 /// The notes about a fleet: a running rollout, an order to stop, and unknown orders.
-#[must_use]
-pub fn fleet_notes(orders: &FleetOrders) -> Vec<FleetNote> {
+pub(super) fn fleet_notes(orders: &FleetOrders) -> Vec<Item> {
     let fleet = &orders.fleet;
-    let mut notes = Vec::new();
-    if let Some(rollout) = &orders.rollout {
+    let rollout = orders.rollout.as_ref().map(|rollout| {
         let since = rollout.since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
-        let text = format!("of {fleet}, by {}{since}", rollout.holder);
-        notes.push(FleetNote { kind: "rollout", label: "Rollout:", text, is_warning: false });
-        if let Some(abort) = orders.abort.as_ref().filter(|abort| abort.holder == rollout.holder) {
-            let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let text = format!("the rollout of {fleet}, ordered by {} at {:.0}{reason}", abort.by, abort.at);
-            notes.push(FleetNote { kind: "stopping", label: "Stopping:", text, is_warning: true });
-        }
-    }
-    if let Some(unknown) = &orders.unknown {
-        let text = format!("{fleet}: rollout and pauses unknown: {unknown}");
-        notes.push(FleetNote { kind: "note", label: "Note:", text, is_warning: true });
-    }
-    notes
+        Item::labeled("rollout", format!("of {fleet}, by {}{since}", rollout.holder))
+    });
+    let of_rollout = |abort: &&Abort| orders.rollout.as_ref().is_some_and(|rollout| rollout.holder == abort.holder);
+    let stopping = orders.abort.as_ref().filter(of_rollout).map(|abort| {
+        let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let text = format!("the rollout of {fleet}, ordered by {} at {:.0}{reason}", abort.by, abort.at);
+        Item::warning("stopping", text)
+    });
+    let unknown = orders.unknown.as_ref();
+    let unknown =
+        unknown.map(|unknown| Item::warning("note", format!("{fleet}: rollout and pauses unknown: {unknown}")));
+    [rollout, stopping, unknown].into_iter().flatten().collect()
 }
 
-/// The kinds of notes about a pool, in display order.
-pub const POOL_NOTES: [&str; 5] = ["paused", "held", "order", "new", "unproven"];
-
-/// The note of a kind about a pool, without its name: why its nodes wait, which domain is on, which nodes are
-/// new, and which may run other values.
-#[must_use]
-pub fn pool_note(pool: &PoolStatus, kind: &str, at: Timestamp) -> Option<String> {
-    match kind {
-        "paused" => pool.paused.as_ref().map(pause),
-        "held" => pool.held.as_ref().map(ToString::to_string),
-        "order" => pool.domain.as_ref().map(ToString::to_string),
-        "new" => pool.new_nodes.as_ref().map(|new| new.text(at)),
-        _ => pool.unproven.as_ref().map(UnprovenNodes::text),
-    }
+/// The notes about a pool, with their labels: why its nodes wait, which domain is on, which nodes are new, and which may
+/// run other values.
+pub(super) fn pool_notes(pool: &PoolStatus, at: Timestamp) -> Vec<(&'static str, String)> {
+    let notes = [
+        ("paused", pool.paused.as_ref().map(pause)),
+        ("held", pool.held.as_ref().map(ToString::to_string)),
+        ("order", pool.domain.as_ref().map(ToString::to_string)),
+        ("new", pool.new_nodes.as_ref().map(|new| new.text(at))),
+        ("unproven", pool.unproven.as_ref().map(UnprovenNodes::text)),
+    ];
+    notes.into_iter().filter_map(|(label, text)| Some((label, text?))).collect()
 }
 
 /// Describes a drift and its fix.

@@ -1,7 +1,8 @@
 //! Tests of the status text for clusters of 3, 20 and 15,000 nodes, in 80 and 200 columns.
 
+use super::sentences::problem;
 use super::*;
-use crate::report::html;
+use crate::report::document::tests::{each, markdown, text};
 use crate::status::tests::{at, compared, orders};
 use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
@@ -11,9 +12,7 @@ use nodecfg_plan::convergence::Target;
 use nodecfg_plan::fixtures::{node as bare, source as source_of, *};
 
 fn shown(status: &FleetStatus, width: usize, all: bool) -> String {
-    let mut out = Vec::new();
-    text(&mut out, status, TextOptions { width, all }).unwrap();
-    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    let text = text(&report(status), width, all);
     for line in text.lines() {
         assert!(line.chars().count() <= width, "wider than {width}: {line}\n{text}");
         assert_eq!(line, line.trim_end(), "{text}");
@@ -73,14 +72,7 @@ fn three_nodes() {
 #[test]
 fn all_formats_show_pauses() {
     let status = cluster(1, 3);
-    let (mut markdown, mut page) = (Vec::new(), Vec::new());
-    super::markdown(&mut markdown, &status, true).unwrap();
-    let content = html::of_status(&status, "https://cluster.example", None);
-    assert!(
-        content.notices.iter().any(|notice| notice.label == "paused" && notice.text.starts_with("pool-000 by ada"))
-    );
-    html::write(&mut page, &content).unwrap();
-    for shown in [shown(&status, 200, false), String::from_utf8(markdown).unwrap(), String::from_utf8(page).unwrap()] {
+    for shown in each(&report(&status)) {
         assert!(shown.contains("by ada") && shown.contains("waiting for the new"), "{shown}");
     }
 }
@@ -130,7 +122,7 @@ fn rolled_back_node_shows_its_new_assignment() {
 }
 
 #[test]
-fn markdown_matches_text_for_a_rollout() {
+fn all_formats_show_rollouts() {
     let mut status = cluster(1, 3);
     let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
     status.fleets[0].abort = Some(nodecfg_observed::Abort {
@@ -140,23 +132,24 @@ fn markdown_matches_text_for_a_rollout() {
         back: false,
         reason: Some("wrong".to_owned()),
     });
-    let mut out = Vec::new();
-    markdown(&mut out, &status, false).unwrap();
-    let markdown = String::from_utf8(out).unwrap();
-    assert!(markdown.starts_with("**Rollout:** of fleet, by ci"), "{markdown}");
+    for shown in each(&report(&status)) {
+        assert!(
+            shown.contains("of fleet, by ci") && shown.contains("the rollout of fleet, ordered by ada at"),
+            "{shown}"
+        );
+    }
+    let markdown = markdown(&report(&status));
     assert!(
-        markdown.contains("**Stopping:** the rollout of fleet, ordered by ada at 2027-01-15T08:00:00Z: wrong\n"),
+        markdown.contains("| desired | wanted | assigned |") && markdown.contains("| state | since |"),
         "{markdown}"
     );
-    assert!(markdown.contains("| desired | assigned |") && markdown.contains("| since | state |"), "{markdown}");
-    assert!(shown(&status, 200, false).contains("Stopping: the rollout of fleet, ordered by ada at"));
 }
 
 #[test]
 fn summarizes_fifteen_thousand_nodes() {
     let status = cluster(200, 75);
     let text = shown(&status, 80, false);
-    assert!(text.lines().count() < 80, "{text}");
+    assert!(text.lines().count() < 90, "{text}");
     insta::assert_snapshot!("status-15000-at-80", text);
     assert_eq!(shown(&status, 120, true).lines().filter(|line| line.starts_with("ip-")).count(), 15_000);
 }
@@ -174,9 +167,7 @@ fn removes_control_characters() {
     fleet.rollout = Some(Running { holder: evil.to_owned(), since: None });
     fleet.unknown = Some(evil.to_owned());
     let status = compared(&a, &observed, vec![fleet]);
-    let mut out = Vec::new();
-    text(&mut out, &status, TextOptions { width: 80, all: false }).unwrap();
-    let text = String::from_utf8(out).unwrap();
+    let text = text(&report(&status), 80, false);
     assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}') && !text.contains("\u{1b}[2J"), "{text:?}");
     let change = Change::Node { node: &status.nodes[0], was: None };
     assert!(!change_line(at(), &change).unwrap().contains("\u{1b}]"));
@@ -221,12 +212,9 @@ fn new_nodes_are_counted_by_pool() {
     insta::assert_snapshot!("status-new-at-80", shown(&status, 80, false));
     insta::assert_snapshot!("status-new-at-200", shown(&status, 200, false));
     let sentence = "3 nodes never had its configuration, the oldest for 2h: ip-10-1-0-7";
-    let mut out = Vec::new();
-    markdown(&mut out, &status, false).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains(&format!("; new: {sentence} |")), "{text}");
-    let page = html::of_status(&status, "https://server", None);
-    assert!(page.pools.iter().any(|pool| pool.remarks.contains(&format!("new: {sentence}"))));
+    for shown in each(&report(&status)) {
+        assert!(shown.contains(sentence), "{shown}");
+    }
     let document = Document::value(body(&status)).unwrap();
     assert_eq!(document["pools"][0]["newNodes"]["nodes"], 3);
     assert_eq!(document["pools"][0]["newNodes"]["since"], "2027-01-15T06:00:00Z");
@@ -247,17 +235,15 @@ fn mark_of_a_drain_is_shown_in_every_cluster() {
     for width in [80, 200] {
         let text = shown(&status, width, false);
         let rows = text.lines().skip_while(|line| !line.starts_with("NODE")).skip(1);
-        let rows: Vec<&str> = rows.take_while(|line| !line.is_empty()).collect();
+        let rows: Vec<&str> = rows.take_while(|line| line.starts_with("ip-")).collect();
         for (row, words) in rows.iter().zip(["4h", "5h, no taint", "yes"]) {
             assert!(row.starts_with("ip-10-0-0-") && row.contains(&format!(" {words} ")), "{text}");
         }
         assert_eq!(rows.len(), 3, "{text}");
         assert!(text.trim_end().ends_with("; 3 draining."), "{text}");
     }
-    let mut out = Vec::new();
-    markdown(&mut out, &status, false).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("| converged, draining 5h (no taint) |") && text.contains("; 3 draining."), "{text}");
+    let text = markdown(&report(&status));
+    assert!(text.contains("**5h, no taint**") && text.contains("; 3 draining."), "{text}");
 
     // A change of the mark is a change of the status.
     let (was, now) = (&cluster(1, 25).nodes[3], &status.nodes[3]);

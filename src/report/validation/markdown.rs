@@ -2,28 +2,30 @@
 
 use std::io::{self, Write};
 
-use super::{Batch, Renderer, Totals};
+use super::{Batch, Renderer, Totals, VersionTotals};
 use crate::report::count;
-use crate::report::findings::{kubelets, row};
-use crate::report::markdown::prose;
-use kubelet_config::finding::Severity;
+use crate::report::document::markdown;
+use crate::report::document::{Block, Conclusion, Item, Report};
+use crate::report::findings::{kubelets, table};
+use crate::status::Grade;
+use kubelet_config::finding::{Finding, Severity};
 
 pub(super) struct MarkdownReport {
     /// Whether notes have rows.
     verbose: bool,
-    rows: Vec<String>,
+    findings: Vec<Finding>,
 }
 
 impl MarkdownReport {
     pub(super) fn new(verbose: bool) -> Self {
-        Self { verbose, rows: Vec::new() }
+        Self { verbose, findings: Vec::new() }
     }
 }
 
 impl Renderer for MarkdownReport {
     fn batch(&mut self, _: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
         let shown = batch.all().filter(|finding| self.verbose || finding.severity != Severity::Note);
-        self.rows.extend(shown.map(row));
+        self.findings.extend(shown.cloned());
         Ok(())
     }
 
@@ -33,28 +35,30 @@ impl Renderer for MarkdownReport {
             (0, files) => count(files, "file"),
             (pools, files) => format!("{}, {}", count(pools, "pool"), count(files, "file")),
         };
-        if self.rows.is_empty() {
-            let rest = if totals.notes == 0 { ", nothing to report" } else { "" };
-            writeln!(out, "**nodecfg**: {checked} valid{rest}.")?;
-        } else if totals.is_valid() {
-            writeln!(out, "### nodecfg: {checked} valid\n")?;
-        } else {
-            writeln!(out, "### nodecfg: invalid, {}\n", count(totals.errors, "error"))?;
-        }
-        if !self.rows.is_empty() {
-            writeln!(out, "| severity | place | message | fix |\n|---|---|---|---|")?;
-        }
-        for row in &self.rows {
-            writeln!(out, "{row}")?;
-        }
-        for (minor, results) in &totals.kubelets {
+        let result = match totals.is_valid() {
+            true if self.findings.is_empty() && totals.notes == 0 => {
+                Conclusion::sentence(Grade::Good, format!("{checked} valid, nothing to report"))
+            }
+            true => Conclusion::sentence(Grade::Good, format!("{checked} valid")),
+            false => Conclusion::sentence(Grade::Bad, format!("invalid, {}", count(totals.errors, "error"))),
+        };
+        let kubelet = |(minor, results): (&_, &VersionTotals)| {
             let assumed = if totals.assumed == Some(*minor) { " (assumed)" } else { "" };
-            let parts: Vec<String> = results.parts().into_iter().map(|(_, text)| prose(&text)).collect();
-            writeln!(out, "\n{}{assumed}: {}.", kubelets(&[*minor]), parts.join(", "))?;
-        }
-        if totals.notes > 0 && !self.verbose {
-            writeln!(out, "\n{}; show with `-v`.", count(totals.notes, "note"))?;
-        }
-        Ok(())
+            let parts: Vec<String> = results.parts().into_iter().map(|(_, text)| text).collect();
+            Item::new(format!("{}{assumed}: {}.", kubelets(&[*minor]), parts.join(", ")))
+        };
+        let kubelets = totals.kubelets.iter().map(kubelet);
+        let notes = (totals.notes > 0 && !self.verbose)
+            .then(|| Item::new(format!("{}; show with `-v`.", count(totals.notes, "note"))));
+        let report = Report {
+            command: "validate",
+            result: Some(result),
+            blocks: [Block::Table(table(&self.findings))]
+                .into_iter()
+                .chain(kubelets.chain(notes).map(Block::Item))
+                .collect(),
+            ..Report::default()
+        };
+        markdown::write(out, &report, None)
     }
 }

@@ -1,4 +1,4 @@
-//! Record of a rollout's events for the "Timeline" section.
+//! The course of a rollout: recorded from its events, and summed up per pool.
 //!
 //! Its size depends on the number of nodes in the plan, not on the number of events.
 
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::page::{Mark, Span, Timeline, Track};
-use crate::report::progress::event_text;
+use super::progress::event_text;
+use super::{count, duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_plan::convergence::Waiting;
 use nodecfg_plan::state::State;
@@ -122,6 +122,82 @@ impl PoolRecord {
             self.marks.push(Mark { at, text });
         }
     }
+}
+
+/// The course of a rollout.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    /// The start.
+    pub start: Timestamp,
+    /// The duration of the observation, in seconds.
+    pub seconds: f64,
+    /// The pools with events, by name.
+    pub tracks: Vec<Track>,
+}
+
+/// The course of one pool.
+#[derive(Debug, Clone)]
+pub struct Track {
+    /// The pool.
+    pub pool: PoolName,
+    /// The number of nodes to change.
+    pub total: usize,
+    /// The changed nodes, by start and name.
+    pub spans: Vec<Span>,
+    /// Events of the whole pool, in order.
+    pub marks: Vec<Mark>,
+}
+
+/// The time span in which a node changed.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// The node.
+    pub node: NodeName,
+    /// The assignment, in seconds since the start. 0 if earlier.
+    pub from: f64,
+    /// The time of the final state, or the end of the observation, in seconds since the start.
+    pub to: f64,
+    /// The final state.
+    pub end: State,
+}
+
+/// An event of a whole pool.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// The time in seconds since the start.
+    pub at: f64,
+    /// The event.
+    pub text: String,
+}
+
+/// The course of a pool in a sentence.
+pub(super) fn summary(track: &Track) -> String {
+    let took = |end: State| {
+        let mut took: Vec<f64> =
+            track.spans.iter().filter(|span| span.end == end).map(|span| span.to - span.from).collect();
+        took.sort_by(f64::total_cmp);
+        took
+    };
+    let converged = took(State::Converged);
+    let started = format!("{} of {} started", track.spans.len(), count(track.total, "node"));
+    let mut parts = vec![started];
+    if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
+        parts.push(format!(
+            "{} converged, half of them within {}, the slowest in {}",
+            converged.len(),
+            duration(*middle),
+            duration(*longest)
+        ));
+    }
+    for (end, what) in
+        [(State::Failed, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in transition")]
+    {
+        let number = took(end).len();
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]

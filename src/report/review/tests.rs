@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::fit::length;
-use super::{LEAST_CHARS, render};
+use super::report;
+use crate::report::document::markdown::{LEAST_CHARS, length, render};
 use crate::review::{Base, Head, Review, Side, compare};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::names::CommitId;
@@ -144,12 +144,13 @@ proptest! {
         let (old, new) = (snapshot(&old), snapshot(&new));
         prop_assume!(draft(&new, Strictness::Strict).desired.is_some());
         let review = review(&old, &new, &name);
-        let whole = render(&review, None);
+        let report = report("diff", &review);
+        let whole = render(&report, None);
         assert_sound(&whole);
-        let kept = render(&review, Some(most));
+        let kept = render(&report, Some(most));
         prop_assert!(length(&kept) <= most, "{} > {most}\n{kept}", length(&kept));
         assert_sound(&kept);
-        prop_assert_eq!(&kept, &render(&review, Some(most)));
+        prop_assert_eq!(&kept, &render(&report, Some(most)));
         if length(&whole) <= most {
             prop_assert_eq!(&kept, &whole);
         } else {
@@ -175,10 +176,11 @@ fn keeps_the_riskiest_pool_longest() {
         ("risky".to_owned(), many("b")),
     ]);
     let review = review(&old, &new, "main");
-    let whole = length(&render(&review, None));
+    let report = report("diff", &review);
+    let whole = length(&render(&report, None));
     let mut alone = None;
     for most in (usize::try_from(LEAST_CHARS).unwrap()..whole).rev().step_by(20) {
-        let kept = render(&review, Some(most));
+        let kept = render(&report, Some(most));
         let (risky, new) = (kept.contains("<b>risky</b>"), kept.contains("<b>new</b>"));
         assert!(risky || !new, "{kept}");
         if risky && !new {

@@ -1,0 +1,339 @@
+//! A report as GitHub-flavoured markdown, for a pull request, a job page or a ticket. Sections fold.
+//!
+//! Texts stand in code spans or are escaped: they create no markup and no notification.
+
+use std::io;
+use std::io::Write;
+
+use super::{Block, Cell, Field, Fields, Item, Nodes, Piece, Report, Section, Table, Text, state_counts};
+use crate::report::markdown::{code, html, prose};
+use crate::report::{clipped, count, timeline};
+use crate::status::Grade;
+use fit::{Part, Parts};
+use kubelet_config::risk::Class;
+
+mod fit;
+#[cfg(test)]
+pub(in crate::report) use fit::length;
+
+/// The smallest supported length limit, in UTF-16 units.
+pub const LEAST_CHARS: i64 = 2000;
+/// The maximum length of a report within another one, in UTF-16 units. The summary page of a GitHub Actions step holds
+/// 1 MiB.
+const MAX_WITHIN: usize = 60_000;
+/// The maximum number of rows of a table of nodes, and of items with the same label.
+const MAX_ROWS: usize = 50;
+/// The maximum number of rows of another table.
+const MAX_TABLE_ROWS: usize = 1000;
+/// The maximum length of words from a node, the API server or a file, in characters.
+const MAX_WORDS: usize = 600;
+/// The maximum number of fields in brief form, worst risk first, and of reasons.
+const MAX_BRIEF: usize = 10;
+/// The maximum length of a value in brief form, in characters.
+const BRIEF_VALUE: usize = 80;
+
+/// Writes a report within `most` UTF-16 units, so that the limit holds for characters too.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write(out: &mut dyn Write, report: &Report, most: Option<usize>) -> io::Result<()> {
+    out.write_all(render(report, most).as_bytes())
+}
+
+/// The report as a string.
+pub(in crate::report) fn render(report: &Report, most: Option<usize>) -> String {
+    let about = report.about.as_ref().map(|about| format!("<sub>{}</sub>\n", words(about)));
+    let all = report.whole.as_ref().map(|command| code(command)).unwrap_or_default();
+    let parts = Parts { head: head(report), parts: parts(&report.blocks), about: about.unwrap_or_default(), all };
+    parts.within(most)
+}
+
+fn head(report: &Report) -> String {
+    let result = report
+        .result
+        .as_ref()
+        .map(|result| format!("{} {}", prose(&result.label), words(&result.text)).trim_end().to_owned());
+    let mut head = match (&report.lead, &result) {
+        (Some(lead), _) => format!("**{}.**\n\n", prose(lead)),
+        (None, Some(result)) => format!("### nodecfg {}: {result}\n\n", report.command),
+        (None, None) => String::new(),
+    };
+    let facts: Vec<String> = report.facts.iter().map(|(label, text)| format!("{label} {}", words(text))).collect();
+    if !facts.is_empty() {
+        head.push_str(&format!("{}\n\n", facts.join(", ")));
+    }
+    if let Some(result) = result.filter(|_| report.lead.is_some()) {
+        head.push_str(&format!("{result}\n\n"));
+    }
+    head
+}
+
+/// The parts that a limit of length may omit.
+fn parts(blocks: &[Block]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut items: Vec<&Item> = Vec::new();
+    let close = |items: &mut Vec<&Item>, parts: &mut Vec<Part>| {
+        if !items.is_empty() {
+            parts.push(Part::Note(list(items)));
+            items.clear();
+        }
+    };
+    for block in blocks {
+        if let Block::Item(item) = block {
+            items.push(item);
+            continue;
+        }
+        close(&mut items, &mut parts);
+        match block {
+            Block::Section(section) if section.messages => parts.push(Part::Minor(title(section), drawn(block, false))),
+            Block::Section(section) if section.folded => {
+                let (full, brief) = (drawn(block, false), drawn(block, true));
+                // Falls back to the full form if the brief one is not shorter.
+                let brief = if brief.len() < full.len() { brief } else { full.clone() };
+                parts.push(Part::Section { title: title(section), number: section.number, full, brief });
+            }
+            Block::Table(table) if table.overview => {
+                let rows = table.rows.iter().map(|row| self::row(row)).collect();
+                parts.push(Part::Rows { head: table_head(table), rows });
+            }
+            other => parts.push(Part::Fixed(drawn(other, false))),
+        }
+    }
+    close(&mut items, &mut parts);
+    parts
+}
+
+fn title(section: &Section) -> String {
+    words(&section.title)
+}
+
+/// A block with an empty line after it. A brief one is without details and long values.
+fn drawn(block: &Block, brief: bool) -> String {
+    match block {
+        Block::Item(item) => list(&[item]),
+        Block::Section(section) => self::section(section, brief),
+        Block::Table(table) => self::table(table),
+        Block::Fields(fields) if fields.are_settings => settings(fields),
+        Block::Fields(fields) => self::fields(fields, brief),
+        Block::Nodes(nodes) => self::nodes(nodes),
+        Block::Timeline(timeline) => {
+            let tracks: Vec<Item> = timeline
+                .tracks
+                .iter()
+                .map(|track| Item::new(Text::name(track.pool.as_str()).then(format!(": {}", timeline::summary(track)))))
+                .collect();
+            format!("**Timeline**\n\n{}", list(&tracks.iter().collect::<Vec<_>>()))
+        }
+        Block::Detail(_) if brief => String::new(),
+        Block::Detail(inner) => all(inner, brief),
+        Block::Report(title, report) => {
+            let text = render(report, Some(MAX_WITHIN));
+            format!("<details><summary>{title}</summary>\n\n{text}\n</details>\n\n")
+        }
+    }
+}
+
+/// Blocks, with items that follow each other in one list.
+fn all(blocks: &[Block], brief: bool) -> String {
+    let mut text = String::new();
+    for block in blocks {
+        if matches!(block, Block::Item(_)) && text.ends_with("\n\n") && is_item(&text) {
+            text.pop();
+        }
+        text.push_str(&drawn(block, brief));
+    }
+    text
+}
+
+/// Reports whether the last line of a text is an item.
+fn is_item(text: &str) -> bool {
+    text.trim_end().rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with("- "))
+}
+
+fn section(section: &Section, brief: bool) -> String {
+    let behind = |words: fn(&Text) -> String| {
+        let facts: Vec<String> = section.facts.iter().map(words).collect();
+        if facts.is_empty() { String::new() } else { format!(": {}", facts.join(", ")) }
+    };
+    let blocks = all(&section.blocks, brief);
+    if section.folded && !blocks.is_empty() {
+        let html = |text: &Text| html(&text.plain());
+        let (title, facts) = (html(&section.title), behind(html));
+        return format!("<details><summary><b>{title}</b>{facts}</summary>\n\n{blocks}</details>\n\n");
+    }
+    format!("**{}**{}\n\n{blocks}", prose(&section.title.plain()), behind(words))
+}
+
+/// Items as a list. Those with the same label have a maximum number.
+fn list(items: &[&Item]) -> String {
+    let mut text = String::new();
+    let mut more = 0;
+    for (index, item) in items.iter().enumerate() {
+        let before =
+            items.iter().take(index).filter(|other| other.label.is_some() && other.label == item.label).count();
+        if before < MAX_ROWS {
+            text.push_str(&self::item(item, 0));
+        } else {
+            more += 1;
+        }
+    }
+    if more > 0 {
+        text.push_str(&format!("- {more} more; see the JSON output\n"));
+    }
+    text + "\n"
+}
+
+fn item(item: &Item, indent: usize) -> String {
+    let label = match (item.label, item.grade) {
+        (Some(label), Some(_)) => format!("**{label}:** "),
+        (Some(label), None) => format!("{label}: "),
+        (None, _) => String::new(),
+    };
+    let line = format!("{}- {label}{}\n", " ".repeat(indent), words(&item.text));
+    item.below.iter().fold(line, |text, below| text + &self::item(below, indent + 2))
+}
+
+/// A text with names as code.
+fn words(text: &Text) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Words(words) => prose(&clipped(words, MAX_WORDS)),
+        Piece::Name(_) | Piece::Node(..) => code(&clipped(piece.as_str(), MAX_WORDS)),
+        Piece::Graded(_, words) => format!("**{}**", prose(&clipped(words, MAX_WORDS))),
+    };
+    text.0.iter().map(piece).collect()
+}
+
+fn table_head(table: &Table) -> String {
+    let is_number =
+        |index: usize| table.rows.iter().any(|row| matches!(row.get(index), Some(Cell::Number(_) | Cell::Percent(_))));
+    let rules = table.columns.iter().enumerate().map(|(index, _)| if is_number(index) { "--:|" } else { "---|" });
+    format!("| {} |\n|{}\n", table.columns.join(" | "), rules.collect::<String>())
+}
+
+fn table(table: &Table) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut text = table_head(table);
+    text.extend(table.rows.iter().take(MAX_TABLE_ROWS).map(|row| self::row(row)));
+    if table.rows.len() > MAX_TABLE_ROWS {
+        text.push_str(&format!("\n{} more; see the JSON output\n", table.rows.len() - MAX_TABLE_ROWS));
+    }
+    text + "\n"
+}
+
+fn row(row: &[Cell]) -> String {
+    let cells: Vec<String> = row.iter().map(cell).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn cell(cell: &Cell) -> String {
+    let text = clipped(&cell.text(), MAX_WORDS);
+    match cell {
+        Cell::Empty => "–".to_owned(),
+        Cell::Name(_) | Cell::Node(..) | Cell::Source(_) => code(&text),
+        Cell::Graded(Grade::Bad | Grade::Warning, _) => format!("**{}**", prose(&text)),
+        _ => prose(&text),
+    }
+}
+
+fn value(value: Option<&String>, most: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| code(&clipped(value, most)))
+}
+
+fn settings(fields: &Fields) -> String {
+    let mut text = "| setting | now | new | meaning |\n|---|---|---|---|\n".to_owned();
+    for field in &fields.fields {
+        let (old, new) = (value(field.old.as_ref(), MAX_WORDS), value(field.new.as_ref(), MAX_WORDS));
+        text.push_str(&format!("| {} | {old} | {new} | {} |\n", code(&field.path), field.meaning));
+    }
+    text + "\n"
+}
+
+/// The fields, and the reasons of risks from restart on. In brief form: the fields with the worst risks, and the reasons
+/// from drain on.
+fn fields(fields: &Fields, brief: bool) -> String {
+    let mut text = "| field | now | new | risk | set by |\n|---|---|---|---|---|\n".to_owned();
+    let mut listed: Vec<&Field> = fields.fields.iter().collect();
+    if listed.is_empty() {
+        return String::new();
+    }
+    if brief && listed.len() > MAX_BRIEF {
+        // The sort is stable: equal risks keep the order of paths.
+        listed.sort_by_key(|field| std::cmp::Reverse(field.risk.as_ref().map(|risk| risk.class)));
+        listed.truncate(MAX_BRIEF);
+    }
+    let most = if brief { BRIEF_VALUE } else { usize::MAX };
+    for field in &listed {
+        let risk = match &field.risk {
+            _ if field.no_effect => "no effect",
+            Some(risk) => risk.class.as_str(),
+            None => "unknown",
+        };
+        let place = field.place.as_ref().map_or_else(String::new, |place| code(&clipped(place, most)));
+        let (old, new) = (value(field.old.as_ref(), most), value(field.new.as_ref(), most));
+        let path = code(&clipped(&field.path, most));
+        text.push_str(&format!("| {path} | {old} | {new} | {risk} | {place} |\n"));
+    }
+    if listed.len() < fields.fields.len() {
+        text.push_str(&format!("\n… and {} more.\n", count(fields.fields.len() - listed.len(), "field")));
+    }
+    text.push('\n');
+    let least = if brief { Class::Drain } else { Class::Restart };
+    let reason = |field: &&&Field| field.risk.as_ref().is_some_and(|risk| risk.class >= least && !field.no_effect);
+    let reasons: Vec<&&Field> = listed.iter().filter(reason).take(if brief { MAX_BRIEF } else { usize::MAX }).collect();
+    for field in &reasons {
+        let Some(risk) = &field.risk else { continue };
+        text.push_str(&format!("- {}, {}: {}\n", code(&clipped(&field.path, most)), risk.class, prose(&risk.why)));
+    }
+    if !reasons.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// The pools with the numbers of their nodes, and the nodes that need attention, or few nodes.
+fn nodes(nodes: &Nodes) -> String {
+    let pool_columns = ["pool", "nodes"].into_iter().chain(nodes.pool_columns.iter().copied()).chain(["states"]);
+    let mut pools = Table { columns: pool_columns.collect(), ..Table::default() };
+    for pool in &nodes.pools {
+        let remarks: String = pool.remarks.iter().map(|remark| format!("; {remark}")).collect();
+        let first = [Cell::name(pool.name.as_ref()), Cell::Number(pool.nodes.len())];
+        let states = Cell::words(format!("{}{remarks}", state_counts(&pool.nodes)));
+        pools.rows.push(first.into_iter().chain(pool.cells.iter().cloned()).chain([states]).collect());
+    }
+    let (listed, mut rest) = nodes.listed();
+    let columns = ["node", "pool", "state"].into_iter().chain(nodes.columns.iter().map(|column| column.title));
+    let mut table = Table { columns: columns.chain(["message"]).collect(), ..Table::default() };
+    for (index, (pool, node)) in listed.into_iter().enumerate() {
+        if index >= MAX_ROWS {
+            rest.push((pool, node));
+            continue;
+        }
+        let first = [
+            Cell::Node(pool.name.clone(), node.name.clone()),
+            Cell::name(pool.name.as_ref()),
+            Cell::words(node.words.clone()),
+        ];
+        let message = Cell::words(node.message.clone());
+        table.rows.push(first.into_iter().chain(node.cells.iter().cloned()).chain([message]).collect());
+    }
+    let mut text = self::table(&pools) + &self::table(&without_empty_columns(table));
+    if !rest.is_empty() {
+        let (number, states) = (rest.len(), state_counts(rest.into_iter().map(|(_, node)| node)));
+        text.push_str(&format!("{}: {states}; see the JSON output\n\n", count(number, "more node")));
+    }
+    text
+}
+
+fn without_empty_columns(mut table: Table) -> Table {
+    let empty = |index: &usize| table.rows.iter().all(|row| row.get(*index).is_none_or(|cell| *cell == Cell::Empty));
+    let empty: Vec<usize> = (0..table.columns.len()).filter(empty).collect();
+    for index in empty.into_iter().rev() {
+        table.columns.remove(index);
+        for row in table.rows.iter_mut().filter(|row| row.len() > index) {
+            row.remove(index);
+        }
+    }
+    table
+}

@@ -1,0 +1,65 @@
+//! Reports in each format, for tests, and tests of what all formats have in common.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::json::Noticed;
+use super::terminal::Layout;
+use super::{Item, Report, Text, markdown, terminal};
+use crate::report::{html, status};
+use nodecfg_observed::Observed;
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+/// The report as text without colors.
+pub(in crate::report) fn text(report: &Report, width: usize, all: bool) -> String {
+    let layout = Layout { width, all, all_option: "-v" };
+    let text = written(|out| terminal::write(out, report, layout).unwrap());
+    anstream::adapter::strip_str(&text).to_string()
+}
+
+/// The report as markdown of any length.
+pub(in crate::report) fn markdown(report: &Report) -> String {
+    markdown::render(report, None)
+}
+
+/// The report as a page.
+pub(in crate::report) fn page(report: &Report) -> String {
+    written(|out| html::write(out, report, Timestamp::UNIX_EPOCH).unwrap())
+}
+
+/// The body of a page between style and script, which are the same on all pages, with an element on each line.
+pub(in crate::report) fn body(report: &Report) -> String {
+    let page = page(report);
+    let (begin, end) = (page.find("<body>").unwrap(), page.find("<script>").unwrap());
+    page[begin..end].replace("><", ">\n<")
+}
+
+/// The report in each format for readers.
+pub(in crate::report) fn each(report: &Report) -> [String; 3] {
+    [text(report, 200, true), markdown(report), page(report)]
+}
+
+/// A new notice costs the line that makes it: no format knows what notices say.
+#[test]
+fn a_notice_is_in_every_format() {
+    let status = crate::status::build(&Observed::default(), None, Vec::new(), Timestamp::UNIX_EPOCH);
+    let mut report = status::whole(&status, "https://cluster.example", None);
+
+    let notice = Item::warning("weather", Text::from("a storm in ").then(Text::name("eu-1")));
+    report.blocks.push(notice.with([Item::labeled("help", "wait")]).into());
+
+    for shown in each(&report) {
+        for word in ["weather", "a storm in", "eu-1", "help", "wait"] {
+            assert!(shown.contains(word), "{word}: {shown}");
+        }
+    }
+    let document = serde_json::to_value(Noticed::of(status::body(&status), &report)).unwrap();
+    let below = json!([{"label": "help", "text": "wait"}]);
+    let expected = json!([{"label": "weather", "grade": "warning", "text": "a storm in eu-1", "below": below}]);
+    assert_eq!(document["notices"], expected);
+}

@@ -1,0 +1,293 @@
+//! The blocks of a report as elements of a page.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::text::{Plain, Prose};
+use super::{nodes, timeline};
+use crate::report::document::{Block, Cell, Fields, Item, Piece, Report, Section, Table, Text};
+use crate::report::{clipped, count};
+use crate::status::Grade;
+use nodecfg_contract::names::{NodeName, PoolName};
+
+/// The maximum number of items, of rows and of sections.
+const MAX_ITEMS: usize = 50;
+/// The maximum number of fields of a current configuration.
+const MAX_FIELDS: usize = 200;
+/// The maximum length of a value, in characters.
+const MAX_VALUE: usize = 500;
+/// The maximum number of sections, and of rows of a table, that are initially open.
+const MAX_OPEN: (usize, usize) = (3, 30);
+
+/// The nodes that the page lists. The table row of node 3 has the ID `n3`.
+pub(super) struct Links<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize>);
+
+impl<'a> Links<'a> {
+    pub(super) fn of(report: &'a Report) -> Self {
+        let lists =
+            report.blocks.iter().filter_map(|block| if let Block::Nodes(nodes) = block { Some(nodes) } else { None });
+        let all = lists.flat_map(|nodes| nodes.all()).enumerate();
+        Self(all.map(|(number, (pool, node))| ((pool.name.as_ref(), &node.name), number)).collect())
+    }
+
+    /// The name of a node, with a link to its row if the page has it.
+    fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Markup {
+        html! {
+            @match self.0.get(&(pool, node)) {
+                Some(number) => a href={ "#n" (number) } { (node.as_str()) },
+                None => (node.as_str()),
+            }
+        }
+    }
+
+    /// A text, with links to nodes.
+    pub(super) fn words(&self, text: &Text) -> Markup {
+        html! {
+            @for piece in &text.0 {
+                @match piece {
+                    Piece::Words(words) => (Prose(words)),
+                    Piece::Name(name) => (Plain(name)),
+                    Piece::Node(pool, node) => (self.node(pool.as_ref(), node)),
+                    Piece::Graded(_, words) => strong { (Prose(words)) },
+                }
+            }
+        }
+    }
+}
+
+/// The content of a page.
+pub(super) fn sections(report: &Report, links: &Links<'_>) -> Markup {
+    let mut items: Vec<&Item> = Vec::new();
+    let mut shown = Vec::new();
+    let close = |items: &mut Vec<&Item>, shown: &mut Vec<Markup>| {
+        if !items.is_empty() {
+            shown.push(notices(items, links));
+            items.clear();
+        }
+    };
+    for block in &report.blocks {
+        if let Block::Item(item) = block {
+            items.push(item);
+            continue;
+        }
+        close(&mut items, &mut shown);
+        shown.push(match block {
+            Block::Section(section) => top_section(section, links),
+            Block::Report(title, report) => within(title, report, links),
+            other => self::block(other, links),
+        });
+    }
+    close(&mut items, &mut shown);
+    html! { @for section in &shown { (section) "\n" } }
+}
+
+fn notices(items: &[&Item], links: &Links<'_>) -> Markup {
+    html! {
+        section.notices aria-label="Notices" {
+            @for item in items.iter().take(MAX_ITEMS) {
+                @let bad = (item.grade == Some(Grade::Bad)).then_some("error");
+                div.notice.(bad.unwrap_or("other")) { (self::item(item, links)) }
+            }
+            (more(items.len(), "notices"))
+        }
+    }
+}
+
+fn top_section(section: &Section, links: &Links<'_>) -> Markup {
+    html! {
+        section {
+            h2 { (links.words(&section.title)) }
+            @if !section.facts.is_empty() { p { (joined(&section.facts, links)) "." } }
+            (all(&section.blocks, links))
+        }
+    }
+}
+
+/// A report within a page.
+fn within(title: &str, report: &Report, links: &Links<'_>) -> Markup {
+    html! {
+        section #changes {
+            h2 { (title) }
+            @if let Some(lead) = &report.lead { p { (Prose(lead)) "." } }
+            @if let Some(result) = &report.result { p { (Prose(&result.label)) " " (links.words(&result.text)) } }
+            (all(&report.blocks, links))
+        }
+    }
+}
+
+/// Blocks below each other.
+fn all(blocks: &[Block], links: &Links<'_>) -> Markup {
+    let sections = blocks.iter().filter(|block| matches!(block, Block::Section(_))).count();
+    let mut before = 0;
+    html! {
+        @for block in blocks {
+            @if let Block::Section(section) = block {
+                @if before < MAX_ITEMS { (folded(section, sections <= MAX_OPEN.0, links)) }
+                @let () = before += 1;
+            } @else { (self::block(block, links)) }
+        }
+        (more(sections, "pools"))
+    }
+}
+
+fn folded(section: &Section, open: bool, links: &Links<'_>) -> Markup {
+    html! {
+        details open[open] {
+            summary {
+                b { (links.words(&section.title)) }
+                @if !section.facts.is_empty() { ": " (joined(&section.facts, links)) }
+            }
+            (all(&section.blocks, links))
+        }
+        "\n"
+    }
+}
+
+fn block(block: &Block, links: &Links<'_>) -> Markup {
+    match block {
+        Block::Item(item) => {
+            let class = match item.grade {
+                _ if item.quiet => "quiet",
+                Some(Grade::Bad) if !item.below.is_empty() => "failure",
+                Some(Grade::Bad | Grade::Warning) => "remark",
+                _ => "item",
+            };
+            html! { div class=(class) { (self::item(item, links)) } }
+        }
+        Block::Section(section) => folded(section, true, links),
+        Block::Table(table) => self::table(table, links),
+        Block::Fields(fields) => self::fields(fields),
+        Block::Nodes(nodes) => nodes::sections(nodes),
+        Block::Timeline(timeline) => timeline::section(timeline),
+        Block::Detail(inner) => all(inner, links),
+        Block::Report(title, report) => within(title, report, links),
+    }
+}
+
+/// A text with its label and what belongs to it.
+fn item(item: &Item, links: &Links<'_>) -> Markup {
+    let are_labeled = item.below.len() > 1 && item.below.iter().all(|below| below.label.is_some());
+    html! {
+        p.words { (line(item, links)) }
+        @if are_labeled {
+            dl.explanation {
+                @for below in &item.below {
+                    dt { (below.label.unwrap_or_default()) } dd { (links.words(&below.text)) }
+                }
+            }
+        } @else if !item.below.is_empty() {
+            ul.plain.below { @for below in &item.below { li { (self::item(below, links)) } } }
+        }
+    }
+}
+
+fn line(item: &Item, links: &Links<'_>) -> Markup {
+    html! {
+        @if let Some(label) = item.label { strong { (label) } " " }
+        (links.words(&item.text))
+    }
+}
+
+fn joined(texts: &[Text], links: &Links<'_>) -> Markup {
+    html! {
+        @for (index, text) in texts.iter().enumerate() { @if index > 0 { ", " } (links.words(text)) }
+    }
+}
+
+fn table(table: &Table, links: &Links<'_>) -> Markup {
+    let is_filled =
+        |index: &usize| table.rows.iter().any(|row| row.get(*index).is_some_and(|cell| *cell != Cell::Empty));
+    let columns: Vec<usize> = (0..table.columns.len()).filter(is_filled).collect();
+    let rows = html! {
+        @for row in &table.rows {
+            tr {
+                @for (place, cell) in columns.iter().filter_map(|index| row.get(*index)).enumerate() {
+                    @if place == 0 { th scope="row" { (self::cell(cell, links)) } } @else { td.says { (self::cell(cell, links)) } }
+                }
+            }
+            "\n"
+        }
+    };
+    let titles: Vec<&str> = columns.iter().filter_map(|index| table.columns.get(*index).copied()).collect();
+    let drawn = scrolling("table", Some(&table.caption), &titles, &rows);
+    html! {
+        @if table.rows.len() > MAX_OPEN.1 {
+            details { summary { (table.caption) " (" (table.rows.len()) ")" } (drawn) }
+        } @else if !table.rows.is_empty() { (drawn) }
+    }
+}
+
+/// A value. Unknown ones are a dash.
+pub(super) fn cell(cell: &Cell, links: &Links<'_>) -> Markup {
+    html! {
+        @match cell {
+            Cell::Empty => "–",
+            Cell::Node(pool, node) => (links.node(pool.as_ref(), node)),
+            other => (Plain(&other.text())),
+        }
+    }
+}
+
+fn fields(fields: &Fields) -> Markup {
+    let columns: &[&str] = match fields.are_settings {
+        true => &["setting", "now", "new", "meaning"],
+        false => &["field", "now", "new", "risk", "set by"],
+    };
+    let code = |value: &str| html! { code { (Plain(&clipped(value, MAX_VALUE))) } };
+    let rows = html! {
+        @for field in fields.fields.iter().take(MAX_FIELDS) {
+            tr {
+                th scope="row" { (code(&field.path)) }
+                td { @if let Some(old) = &field.old { del { (code(old)) } } @else { "–" } }
+                td { @if let Some(new) = &field.new { ins { (code(new)) } } @else { "–" } }
+                @if fields.are_settings { td { (field.meaning) } } @else {
+                    td {
+                        @match &field.risk {
+                            _ if field.no_effect => "no effect",
+                            Some(risk) => { b { (risk.class.as_str()) } " " span.quiet { (Prose(&risk.why)) } },
+                            None => "unknown",
+                        }
+                    }
+                    td { @if let Some(place) = &field.place { (code(place)) } @else { "–" } }
+                }
+            }
+            "\n"
+        }
+    };
+    html! {
+        @if !fields.fields.is_empty() {
+            (scrolling("changes", Some(&format!("Changes: {}", fields.subject)), columns, &rows))
+        }
+        @if fields.fields.len() > MAX_FIELDS {
+            p.quiet { (count(fields.fields.len() - MAX_FIELDS, "more field")) "; see the JSON output." }
+        }
+    }
+}
+
+/// A note about omitted things.
+pub(super) fn more(number: usize, what: &str) -> Markup {
+    html! {
+        @if number > MAX_ITEMS {
+            p.quiet { (number - MAX_ITEMS) " more " (what) "; see the JSON output." }
+        }
+    }
+}
+
+/// A table that scrolls horizontally. A column without a name has no heading.
+pub(super) fn scrolling(class: &str, label: Option<&str>, columns: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.scroll {
+            table class=(class) aria-label=[label.map(Plain)] {
+                thead {
+                    tr {
+                        @for column in columns {
+                            @if column.is_empty() { td {} } @else { th scope="col" { (column) } }
+                        }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
+}
