@@ -138,7 +138,7 @@ impl ReportArgs {
             open.write(|out| match report.output {
                 Output::Json => writeln!(out, "{document}"),
                 Output::Yaml => report::yaml(out, &document),
-                Output::Markdown => markdown::write(out, &shown, None),
+                Output::Markdown => markdown::write(out, &shown, false, None),
                 Output::Html => html::write(out, &shown, nodecfg_clock::now()),
                 Output::Junit => validation::failed(ReportFormat::Junit, out, &errors),
                 Output::Sarif => validation::failed(ReportFormat::Sarif, out, &errors),

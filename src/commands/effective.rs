@@ -6,10 +6,10 @@ use super::{CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::repository::parse_kubernetes_version;
 use crate::effective::{node, of_files};
+use crate::report::Format;
 use crate::report::effective::EffectiveConfiguration;
-use crate::report::{self, Format};
+use crate::runs::emit::Shown;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NodeName;
 
 /// Print the configuration that a kubelet runs, and where each value comes from.
@@ -64,11 +64,6 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         }
     };
     let exit = if document.accepted { Exit::Done } else { Exit::InvalidRepository };
-    match format {
-        Format::Text => document.text(&mut terminal.out, &kubelet, terminal.out_line)?,
-        Format::Markdown => document.markdown(&mut terminal.out, &kubelet)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
-    }
-    Ok(exit)
+    let report = document.report(&kubelet);
+    Ok(Shown::of(document, report, terminal).print(format.into(), exit, terminal))
 }

@@ -6,10 +6,9 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::capture::from_cluster::StarterArgs;
 use crate::capture::write_files::{refuse_repository, write_repository};
 use crate::capture::{CurrentConfig, Draft, RepositoryFiles};
-use crate::report;
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{Format, findings};
-use nodecfg_contract::json_document::Document;
+use crate::runs::emit::Shown;
 use nodecfg_contract::names::PoolName;
 
 /// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.
@@ -81,12 +80,8 @@ impl Args {
                 findings::message(&mut terminal.err, remark, "")?;
             }
         }
-        match format {
-            Format::Text => document.text(&mut terminal.out, &self.next(), terminal.out_line)?,
-            Format::Markdown => document.markdown(&mut terminal.out)?,
-            Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
-            Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,
-        }
+        let report = document.report(&self.next());
+        Shown::of(document, report, terminal).write(&mut terminal.out, format.into())?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::markdown::{code, prose};
+use super::markdown::{code, prose, row};
 use crate::capture::{Common, Difference, OmittedField, to_yaml};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::NodeName;
@@ -77,7 +77,7 @@ impl<'a> Capture<'a> {
             for held in &differing.shares {
                 let value = held.value.as_ref().map_or_else(|| "not set".to_owned(), |value| code(&value.to_string()));
                 let nodes: Vec<String> = held.nodes.iter().map(|node| code(node.as_str())).collect();
-                writeln!(out, "| {} | {value} | {} |", code(&differing.field), nodes.join(", "))?;
+                out.write_all(row([code(&differing.field), value, nodes.join(", ")]).as_bytes())?;
             }
         }
         for omitted in self.left_out {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use textwrap::fill;
 
 use super::count;
-use super::markdown::{code, prose};
+use super::markdown::{code, prose, row};
 use super::style::{bad, good, quiet, warning};
 use crate::doctor::{Check, CheckResult, SyncFailure};
 use crate::layout::within;
@@ -193,7 +193,7 @@ pub fn markdown(out: &mut dyn Write, findings: &Findings<'_>) -> io::Result<()> 
     for check in findings.checks {
         let verdict = verdict_cell(check.verdict);
         let fix = check.fix.as_deref().map(prose).unwrap_or_default();
-        writeln!(out, "| {verdict} | {} | {} | {fix} |", code(check.code), prose(&check.seen))?;
+        out.write_all(row([verdict.to_owned(), code(check.code), prose(&check.seen), fix]).as_bytes())?;
     }
     let summary = anstream::adapter::strip_str(&summary_line(findings, usize::MAX)).to_string();
     writeln!(out, "\n{}", prose(&summary))

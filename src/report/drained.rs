@@ -111,7 +111,7 @@ pub(super) fn section(outcome: &Outcome) -> Option<Section> {
         caption: "Drains".to_owned(),
         columns: vec!["node", "pool", "drain", "evicted pods", "took", "mark", "last blocked by"],
         rows: drained.iter().map(row).collect(),
-        overview: false,
+        ..Table::default()
     };
     Some(Section {
         title: "Drains".into(),

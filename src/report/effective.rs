@@ -1,16 +1,14 @@
 //! Report of `effective`: the values that a kubelet runs, with their origins.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::count;
-use super::markdown::{code, prose};
-use super::style::{bad, quiet, warning};
-use super::table::{TextColumn, TextTable};
+use super::document::{Block, Cell, Conclusion, Item, Report, Table};
+use crate::status::Grade;
 use kubelet_config::effective::{Effective, Origin, Refused};
 use kubelet_config::fields::secrets;
 use kubelet_config::verdict::Refusal;
@@ -81,47 +79,40 @@ impl EffectiveConfiguration {
         Self { accepted: true, error: None, values, startup: Vec::new() }
     }
 
-    /// Writes a table. `kubelet`: its version, or its version and node.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn text(&self, out: &mut dyn Write, kubelet: &str, width: usize) -> io::Result<()> {
-        if let Some(error) = &self.error {
-            return writeln!(out, "{} kubelet {kubelet} refuses its configuration: {error}", bad("✗"));
-        }
-        let each = |cell: &dyn Fn(&str, &ValueWithOrigin) -> String| -> Vec<String> {
-            self.values.iter().map(|(path, value)| cell(path, value)).collect()
+    /// The values with their origins. `kubelet`: its version, or its version and node.
+    #[must_use]
+    pub fn report(&self, kubelet: &str) -> Report {
+        let row = |(path, value): (&String, &ValueWithOrigin)| {
+            vec![Cell::Name(path.clone()), Cell::Name(shown(&value.value)), Cell::Name(value.by.clone())]
         };
-        let columns = vec![
-            TextColumn::new("FIELD", each(&|path, _| path.to_owned())),
-            TextColumn::new("VALUE", each(&|_, value| shown(&value.value))).cut(),
-            TextColumn::new("ORIGIN", each(&|_, value| value.by.clone())).cut_last(),
-        ];
-        if !self.values.is_empty() {
-            writeln!(out, "{}", TextTable::new(columns).lines(width).join("\n"))?;
+        let table = Table {
+            caption: "Values".to_owned(),
+            columns: vec!["field", "value", "origin"],
+            rows: self.values.iter().map(row).collect(),
+            complete: true,
+            ..Table::default()
+        };
+        let startup = self
+            .startup
+            .iter()
+            .map(|reason| Item::warning("startup", format!("kubelet {kubelet} fails to start: {reason}")).into());
+        let result = match &self.error {
+            Some(error) => Conclusion {
+                label: format!("Kubelet {kubelet} refuses its configuration:"),
+                grade: Grade::Bad,
+                text: error.as_str().into(),
+            },
+            None => Conclusion::sentence(
+                Grade::Neutral,
+                format!("{} of kubelet {kubelet}.", count(self.values.len(), "value")),
+            ),
+        };
+        Report {
+            command: "effective",
+            result: Some(result),
+            blocks: [Block::Table(table)].into_iter().chain(startup).collect(),
+            ..Report::default()
         }
-        for reason in &self.startup {
-            writeln!(out, "{} kubelet {kubelet} fails to start: {}", warning("!"), one_line(reason))?;
-        }
-        writeln!(out, "{}", quiet(format!("{} of kubelet {kubelet}", count(self.values.len(), "value"))))
-    }
-
-    /// Writes a markdown table. `kubelet`: as for [`text`](Self::text).
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn markdown(&self, out: &mut dyn Write, kubelet: &str) -> io::Result<()> {
-        if let Some(error) = &self.error {
-            return writeln!(out, "Kubelet {kubelet} refuses its configuration: {}", prose(error));
-        }
-        writeln!(out, "| field | value | origin |\n|---|---|---|")?;
-        for (path, value) in &self.values {
-            writeln!(out, "| {} | {} | {} |", code(path), code(&shown(&value.value)), code(&value.by))?;
-        }
-        for reason in &self.startup {
-            writeln!(out, "\nKubelet {kubelet} fails to start: {}", prose(reason))?;
-        }
-        Ok(())
     }
 }
 

@@ -384,7 +384,8 @@ pub fn table(findings: &[Finding]) -> Table {
         caption: "Findings".to_owned(),
         columns: vec!["severity", "place", "message", "fix"],
         rows: findings.iter().map(row).collect(),
-        overview: false,
+        complete: true,
+        ..Table::default()
     }
 }
 

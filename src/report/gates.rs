@@ -171,6 +171,7 @@ pub fn report(answers: &GateAnswers) -> Report {
         blocks: answers.gates.iter().map(gate).collect(),
         names: answers.gates.iter().map(|gate| format!("gate/{}", gate.name)).collect(),
         wide: Some(wide(answers)),
+        complete: true,
         ..Report::default()
     }
 }
@@ -220,6 +221,6 @@ fn wide(answers: &GateAnswers) -> Table {
         caption: "Gates".to_owned(),
         columns: vec!["gate", "pool", "state", "at", "asks", "why"],
         rows: rows.collect(),
-        overview: false,
+        ..Table::default()
     }
 }

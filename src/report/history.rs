@@ -103,13 +103,15 @@ pub fn report(history: &History) -> Report {
         blocks: blocks.chain(note).map(Block::Item).collect(),
         names: names(history),
         wide: Some(wide(history)),
+        complete: true,
         ..Report::default()
     }
 }
 
 fn revision(revision: &Revision) -> Item {
     let commit = Text::name(revision.commit.short());
-    let current = if revision.current { Text::graded(Grade::Good, " current") } else { Text::default() };
+    let current =
+        if revision.current { Text::from(" ").then(Text::graded(Grade::Good, "current")) } else { Text::default() };
     let or_before = if revision.or_before { " or before" } else { "" };
     let text = commit.then(current).then(format!(" {}{or_before}, {}", date(revision), revision.author));
     let configuration = match &revision.content {
@@ -180,7 +182,7 @@ fn wide(history: &History) -> Table {
         caption: "Revisions".to_owned(),
         columns: vec!["revision", "date", "configmap", "nodes", "author", "subject"],
         rows: history.revisions.iter().map(revision).chain(others.map(other)).collect(),
-        overview: false,
+        ..Table::default()
     }
 }
 

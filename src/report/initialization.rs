@@ -1,13 +1,11 @@
 //! Report of `init`: the written repository as text, markdown and JSON.
 
-use std::io::{self, Write};
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::table::{TextColumn, TextTable};
-use crate::layout::hanging;
+use super::document::{Block, Cell, Conclusion, Item, Report, Section, Table, Text};
+use crate::status::Grade;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
@@ -62,39 +60,29 @@ pub enum InitialRuns {
 }
 
 impl Initialization {
-    /// Writes the result and the next steps as text, `width` columns wide. Commands stay on one line.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn text(&self, out: &mut dyn Write, next: &[String], width: usize) -> io::Result<()> {
+    /// The written repository, its pools and the commands to run next.
+    #[must_use]
+    pub fn report(&self, next: &[String]) -> Report {
         let by = self.label.as_ref().map_or_else(String::new, |label| format!(" by the label {label}"));
         let (files, pools) = (count(self.files.len(), "file"), count(self.pools.len(), "pool"));
-        writeln!(out, "{}\n", hanging(&format!("Wrote {files} to {}: {pools}{by}.", self.folder), 2, width))?;
-        if self.label.is_some() && !self.pools.is_empty() {
-            let columns = vec![
-                TextColumn::new("POOL", self.pools.iter().map(|pool| &pool.name)).cut_last(),
-                TextColumn::new("NODES", self.pools.iter().map(|pool| pool.nodes)),
-                TextColumn::new("CURRENT CONFIGURATION", self.pools.iter().map(InitialPool::configuration)),
-            ];
-            writeln!(out, "{}\n", TextTable::new(columns).spaced().lines(width).join("\n"))?;
+        let row = |pool: &InitialPool| {
+            vec![Cell::name(Some(&pool.name)), Cell::Number(pool.nodes), Cell::Words(pool.configuration())]
+        };
+        let table = Table {
+            caption: "Pools".to_owned(),
+            columns: vec!["pool", "nodes", "current configuration"],
+            rows: self.pools.iter().filter(|_| self.label.is_some()).map(row).collect(),
+            complete: true,
+            ..Table::default()
+        };
+        let next = next.iter().map(|command| Item::new(Text::name(command.as_str())).into());
+        let next = Section { title: "Next".into(), blocks: next.collect(), ..Section::default() };
+        Report {
+            command: "init",
+            result: Some(Conclusion::sentence(Grade::Good, format!("Wrote {files} to {}: {pools}{by}.", self.folder))),
+            blocks: vec![Block::Table(table), Block::Section(next)],
+            ..Report::default()
         }
-        writeln!(out, "Next:")?;
-        for line in next {
-            writeln!(out, "  {line}")?;
-        }
-        Ok(())
-    }
-
-    /// Writes the pools as a markdown table.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "| pool | nodes | current configuration |\n|---|---|---|")?;
-        for pool in &self.pools {
-            writeln!(out, "| {} | {} | {} |", pool.name, pool.nodes, pool.configuration())?;
-        }
-        Ok(())
     }
 }
 

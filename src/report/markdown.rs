@@ -6,8 +6,8 @@ use nodecfg_contract::printable;
 /// URLs. An entity or a backslash does not, because GitHub resolves both first.
 const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
-/// Text as a code span in a table cell. The fence is longer than any run of backticks; cell borders are escaped, and
-/// controls such as line ends become spaces. Hidden characters are removed.
+/// Text as a code span. The fence is longer than any run of backticks, and controls such as line ends become spaces.
+/// Hidden characters are removed.
 pub(super) fn code(text: &str) -> String {
     let text = printable::lines(text).replace('\n', " ");
     if text.is_empty() {
@@ -17,12 +17,16 @@ pub(super) fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    let shown = text.replace('|', "\\|");
-    format!("{fence}{pad}{shown}{pad}{fence}")
+    format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// Escapes a message of nodecfg, which may quote names and values, for a table cell or a list. Text in backticks
-/// stays code. Other text creates no tag, link, emphasis or notification. Hidden characters are removed.
+/// A row of a table, of cells in markdown. Borders within cells are escaped.
+pub(super) fn row(cells: impl IntoIterator<Item = String>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// Escapes a message of nodecfg, which may quote names and values. Text in backticks stays code. Other text creates no tag, link, emphasis or notification. Hidden characters are removed.
 pub(super) fn prose(text: &str) -> String {
     let text = printable::lines(text);
     let mut shown = String::with_capacity(text.len());
@@ -37,7 +41,6 @@ pub(super) fn prose(text: &str) -> String {
                 in_code = !in_code;
                 shown.push('`');
             }
-            '|' => shown.push_str("\\|"),
             '\n' => shown.push_str(if in_code { " " } else { "<br>" }),
             '<' if !in_code => shown.push_str("&lt;"),
             '&' if !in_code => shown.push_str("&amp;"),
@@ -88,17 +91,17 @@ mod tests {
         assert_eq!(code("a"), "`a`");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a"), "`` `a ``");
-        assert_eq!(code("a|b"), "`a\\|b`");
+        assert_eq!(row([code("a|b"), prose("c|d")]), "| `a\\|b` | c\\|d |\n");
         assert_eq!(code("a\r\nb"), "`a  b`");
         assert_eq!(code("`\u{200b}`a"), "``` ``a ```");
         assert_eq!(code("a\u{202e}b\u{1b}[31m"), "`ab [31m`");
-        assert_eq!(code("a\\|b"), "`a\\\\|b`");
+        assert_eq!(code("a\\|b"), "`a\\|b`");
         assert_eq!(code(""), "` `");
     }
 
     #[test]
     fn prose_never_becomes_markup() {
-        assert_eq!(prose("`spec.x[0]`: \"<b>\" | a_b"), "`spec.x[0]`: \"&lt;b>\" \\| a\\_b");
+        assert_eq!(prose("`spec.x[0]`: \"<b>\" | a_b"), "`spec.x[0]`: \"&lt;b>\" | a\\_b");
         assert_eq!(prose("a ` b < c"), "a \\` b &lt; c");
         assert_eq!(prose("one\ntwo `<x>`"), "one<br>two `<x>`");
         assert_eq!(prose("a `` b"), "a \\`\\` b");

@@ -125,7 +125,8 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
         Item::warning("running now", holder_text(holder)).with([effect])
     });
     let effects = [
-        (!paused.is_empty()).then(|| "The next sync does not change their nodes.".to_owned()),
+        (!paused.is_empty())
+            .then(|| format!("The next sync does not change nodes of {}.", names(paused.iter().copied(), 8))),
         (!resumed.is_empty()).then(|| after_resume(&resumed)),
     ];
     let effects: Vec<String> = effects.into_iter().flatten().collect();
@@ -134,6 +135,7 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
         command,
         result: Some(Conclusion::sentence(Grade::Neutral, result)),
         blocks: results.chain(running).chain(next).map(Block::Item).collect(),
+        complete: true,
         ..Report::default()
     }
 }
@@ -242,12 +244,17 @@ pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String 
 /// The result of an abort.
 #[must_use]
 pub fn aborted(aborted: &Aborted) -> Report {
-    let mut sentences = aborted.sentences();
-    let last = sentences.pop().map(|last| Conclusion::sentence(Grade::Neutral, last));
+    let mut sentences = aborted.sentences().into_iter();
+    let result = sentences.next().map(|first| Conclusion::sentence(Grade::Neutral, first));
+    let mut items: Vec<Item> = sentences.map(Item::new).collect();
+    if let Some(next) = items.last_mut() {
+        next.label = Some("next");
+    }
     Report {
         command: "abort",
-        result: last,
-        blocks: sentences.into_iter().map(|sentence| Item::new(sentence).into()).collect(),
+        result,
+        blocks: items.into_iter().map(Block::Item).collect(),
+        complete: true,
         ..Report::default()
     }
 }

@@ -3,16 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::count;
 use super::document::{Item, Section, Text};
 use super::explain;
 use super::explain::Explanation;
 use super::progress::message;
 use crate::status::Grade;
 use nodecfg_contract::names::{NodeName, PoolName};
-
-/// The maximum number of messages of a kind.
-const MAX_MESSAGES: usize = 8;
 
 /// A node with a problem.
 pub(super) struct Case<'a> {
@@ -51,15 +47,9 @@ fn items(messages: BTreeMap<String, Vec<Case<'_>>>) -> Vec<Item> {
         let nodes = Text::nodes(cases.iter().map(|case| (case.pool, case.node)));
         labeled(nodes.then(format!(": {}", message(text))))
     };
-    let mut items: Vec<Item> = messages.iter().take(MAX_MESSAGES).map(item).collect();
-    if messages.len() > MAX_MESSAGES {
-        let nodes = messages.iter().skip(MAX_MESSAGES).map(|(_, cases)| cases.len()).sum();
-        let others = messages.len() - MAX_MESSAGES;
-        let text = format!("{}: {others} other messages; -o json lists them", count(nodes, "more node"));
-        items.push(labeled(text.into()));
-    }
-    if let (Some(last), Some(explanation)) = (items.last_mut(), explanation) {
-        last.below = explained(explanation);
+    let mut items: Vec<Item> = messages.iter().map(item).collect();
+    if let (Some(first), Some(explanation)) = (items.first_mut(), explanation) {
+        first.below = explained(explanation);
     }
     items
 }

@@ -113,11 +113,13 @@ impl Pruning {
     }
 }
 
-fn created_and_commit(map: &PrunedConfigMap) -> String {
+/// The pool, the time of creation and the commit of a ConfigMap, as far as they are known.
+fn about(map: &PrunedConfigMap) -> String {
+    let pool = map.pool.as_ref().map(|pool| format!("pool {pool}"));
     let created = map.created.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
-    let parts: Vec<String> = [created, commit].into_iter().flatten().collect();
+    let parts: Vec<String> = [pool, created, commit].into_iter().flatten().collect();
     nodecfg_contract::printable::remark(&parts.join(", "))
 }
 
@@ -144,7 +146,8 @@ pub fn report(pruning: &Pruning) -> Report {
                 continue;
             }
         };
-        listed.push(Item::warning(word, name).with([Item::quiet(created_and_commit(map))]).into());
+        let about = Some(about(map)).filter(|about| !about.is_empty());
+        listed.push(Item::warning(word, name).with(about.map(Item::quiet)).into());
     }
     let count = |(reason, number): (&&str, &usize)| {
         Block::Item(Item::quiet(format!("{} kept: {reason}", count(*number, "ConfigMap"))))
@@ -155,6 +158,7 @@ pub fn report(pruning: &Pruning) -> Report {
         command: "prune",
         result: Some(Conclusion::sentence(Grade::Neutral, totals(pruning))),
         blocks: listed,
+        complete: true,
         ..Report::default()
     }
 }

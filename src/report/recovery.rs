@@ -75,7 +75,7 @@ pub(super) fn section(outcome: &Outcome) -> Option<Section> {
         caption: "Before and after".to_owned(),
         columns: vec!["node", "pool", "Ready pods", "extended resources", "result"],
         rows: changed.iter().map(row).collect(),
-        overview: false,
+        ..Table::default()
     };
     Some(Section {
         title: "Before and after".into(),

@@ -130,6 +130,7 @@ pub fn report(release: &Release) -> Report {
         command: "release",
         result: Some(Conclusion::sentence(Grade::Neutral, totals(release))),
         blocks: release.nodes.iter().map(node).collect(),
+        complete: true,
         ..Report::default()
     }
 }

@@ -17,9 +17,6 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_plan::state::State;
 use nodecfg_rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 
-/// The maximum number of errors of a command that failed.
-const MAX_ERRORS: usize = 50;
-
 /// A run: what it works on, and its plan.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -72,6 +69,8 @@ pub fn whole(run: &Run, end: RunEnd<'_>, exit_code: u8, error: Option<&ErrorMess
         let carries_out = matches!(run.command, "sync" | "rollback" | "reset");
         let title = if carries_out { "Plan" } else { "What a sync would do" };
         report.blocks.push(Block::Report(title, Box::new(review::report(run.command, &run.review))));
+    } else {
+        report.blocks.extend(review::aside(&run.review));
     }
     report
 }
@@ -86,16 +85,14 @@ fn moving(outcome: &Outcome) -> BTreeMap<PoolName, usize> {
 /// A command that failed before it had a result.
 #[must_use]
 pub fn failed(command: &'static str, exit_code: u8, errors: &[ErrorMessage]) -> Report {
-    let more = errors.len().saturating_sub(MAX_ERRORS);
-    let more = (more > 0).then(|| Item::bad("error", format!("{more} more; see the JSON report")));
     Report {
         command,
         result: Some(Conclusion {
-            label: "failed,".to_owned(),
+            label: "Failed,".to_owned(),
             grade: Grade::Bad,
             text: format!("exit code {exit_code}").into(),
         }),
-        blocks: errors.iter().take(MAX_ERRORS).map(item).chain(more).map(Block::Item).collect(),
+        blocks: errors.iter().map(item).map(Block::Item).collect(),
         ..Report::default()
     }
 }

@@ -62,11 +62,19 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Noticed<'_, Status<'_>>>> },
     Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
-    Output { name: "effective", written_by: "`effective -o json`", schema: of::<Document<EffectiveConfiguration>> },
+    Output {
+        name: "effective",
+        written_by: "`effective -o json`",
+        schema: of::<Document<Noticed<'_, EffectiveConfiguration>>>,
+    },
     Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
     Output { name: "status-lines", written_by: "`status --watch -o json`", schema: of::<WatchLine> },
     Output { name: "explanation", written_by: "`explain -o json` of a field", schema: of::<Document<Explained<'_>>> },
-    Output { name: "initialization", written_by: "`init -o json`", schema: of::<Document<Initialization>> },
+    Output {
+        name: "initialization",
+        written_by: "`init -o json`",
+        schema: of::<Document<Noticed<'_, Initialization>>>,
+    },
     Output { name: "capture", written_by: "`capture -o json`", schema: of::<Document<Capture<'_>>> },
     Output { name: "installation", written_by: "`install -o json`", schema: of::<Document<Installed<'_>>> },
     Output {

@@ -384,7 +384,7 @@ fn initialization_fits() {
         files: vec!["nodecfg.yaml".to_owned()],
         remarks: Vec::new(),
     };
-    assert_fits("init", |out, width| initialization.text(out, &[], width).unwrap());
+    assert_report_fits(&WIDTHS, "init", &initialization.report(&[]), true);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl<B: Kind + Serialize> Shown<B> {
     fn write_in(&self, out: &mut dyn Write, output: Output, layout: Layout, most: Option<usize>) -> io::Result<()> {
         match output {
             Output::Text => text::write(out, &self.report, layout),
-            Output::Markdown => markdown::write(out, &self.report, most),
+            Output::Markdown => markdown::write(out, &self.report, layout.all, most),
             Output::Json => report::json(out, &Document::new(Noticed::of(&self.body, &self.report))),
             Output::Yaml => report::yaml(out, &Document::value(Noticed::of(&self.body, &self.report))?),
             Output::Html => html::write(out, &self.report, nodecfg_clock::now()),

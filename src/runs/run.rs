@@ -221,7 +221,7 @@ impl Reporter {
             let output = report.output;
             report.write(|out| match output {
                 Output::Html => html::write(out, &whole, now),
-                Output::Markdown => markdown::write(out, &whole, None),
+                Output::Markdown => markdown::write(out, &whole, false, None),
                 _ => JsonLines(out).document(now, "finished", &ended),
             });
             unwritten.extend(report.close());

@@ -70,8 +70,8 @@ fn run_without_changes_updates_only_an_existing_comment() {
     let state = github.state();
     let body = state.body(0).trim_end().to_owned();
     assert!(body.starts_with(MARKER) && !body.contains("earlier"), "{body}");
-    // The marker, the text, what was compared, and the commit.
-    assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 4, "{body}");
+    // The marker, the text, what was compared, the pool, and the commit.
+    assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 5, "{body}");
     assert!(body.ends_with(&format!("<sub>of commit {}</sub>", &workspace.commits()[2][..12])), "{body}");
 }
 

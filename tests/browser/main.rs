@@ -159,7 +159,7 @@ fn hostile_text_stays_text() {
     with(&pages::hostile(), async |browser| {
         assert_eq!(browser.console().await, json!([]));
         let title = browser.client.title().await.unwrap();
-        assert!(title.starts_with("nodecfg sync: not done"), "{title}");
+        assert!(title.starts_with("nodecfg sync: Not done"), "{title}");
         let found = "return [document.scripts.length, document.querySelectorAll('img, iframe, object, base, form').length, \
                      [...document.querySelectorAll('*')].flatMap(e => [...e.attributes]).filter(a => /^on|^style$|^src/.test(a.name)).length, \
                      [...document.links].every(a => a.getAttribute('href').startsWith('#'))]";

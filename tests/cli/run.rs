@@ -76,7 +76,7 @@ fn reports_contain_result() {
     shows!("sync-timed-out-markdown", std::fs::read_to_string(&page).unwrap());
     assert_eq!(cluster.run(folder.path(), &format!("verify --timeout 1s {report}")).exit, 5);
     let verified = std::fs::read_to_string(&page).unwrap();
-    assert!(verified.starts_with("### nodecfg verify: not done after "), "{verified}");
+    assert!(verified.starts_with("### nodecfg verify: Not done after "), "{verified}");
     // An unsupported report format is rejected before any other work.
     assert_eq!(cluster.run(folder.path(), "sync --report text=page.txt").exit, 2);
 }

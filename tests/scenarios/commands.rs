@@ -64,7 +64,8 @@ async fn diff_names_each_field_with_its_source_line(start: ClusterSetup) {
     // Of an overlay, the kubelets tell what they run instead of a field that is not named.
     let before = if cluster.has_agents() { "true" } else { "true (default)" };
     let run = run.prints(&format!("~ failSwapOn: {before} → false")).prints("pools/a/kubelet.yaml:3:13");
-    run.prints("~ maxPods: 110 → 120 restart pools/a/kubelet.yaml:4:10").prints("a 2 nodes, 2 to assign");
+    run.prints("~ maxPods: 110 → 120 restart pools/a/kubelet.yaml:4:10")
+        .prints("a 2 fields change, risk restart, 2 nodes, 2 to assign");
     let markdown = cluster.run("diff", &repository, &["-o", "markdown"]).await.exits(1);
     assert!(markdown.out.contains("maxPods") && markdown.out.contains('|'), "{markdown}");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();

@@ -48,7 +48,7 @@ async fn command_asks_objects_of_the_cluster(start: ClusterSetup) {
         ]
         .join(", "),
     );
-    gates(&cluster, &repository, &[]).await.exits(0).prints("passes ready pool a").prints("2 gates: 2 passing.");
+    gates(&cluster, &repository, &[]).await.exits(0).prints("passes ready, pool a").prints("2 gates: 2 passing.");
     let blocked = self::repository(
         &[
             node("ready", "a-1, condition: Ready=False"),

@@ -24,10 +24,10 @@ async fn zones_follow_each_other(start: ClusterSetup) {
     run.prints("then zone=a, as the budget allows: a-2, a-3")
         .prints("then, after 1s soak, zone=b, as the budget allows: a-1")
         .prints("then, after 1s soak, nodes without zone, as the budget allows: a-4");
-    cluster.run("status", &repository, &[]).await.exits(0).prints("Order: a zone=a (1 of 3): 0 of 2 converged");
+    cluster.run("status", &repository, &[]).await.exits(0).prints("order: a zone=a (1 of 3): 0 of 2 converged");
 
     cluster.sync(&repository, &["-l", "slot=a-2"]).await.exits(0);
-    cluster.run("status", &repository, &[]).await.exits(0).prints("Order: a zone=a (1 of 3): 1 of 2 converged");
+    cluster.run("status", &repository, &[]).await.exits(0).prints("order: a zone=a (1 of 3): 1 of 2 converged");
     let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
     let domain = &run.json()["pools"][0]["domain"];
     assert_eq!((&domain["label"], &domain["value"]), (&"zone".into(), &"a".into()), "{run}");

@@ -95,7 +95,7 @@ async fn pause_before_first_rollout_is_respected(start: ClusterSetup) {
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let at = ["--namespace", cluster.namespace(), "--kubeconfig", &kubeconfig];
     let unnamed = |command: &[&str]| Running::start(cluster.home(), &[command, &at[..]].concat());
-    unnamed(&["status"]).end().await.exits(0).prints("Paused: a by ").prints(": disks");
+    unnamed(&["status"]).end().await.exits(0).prints("paused: a by ").prints(": disks");
     unnamed(&["abort"]).end().await.exits(0).prints("the lock of fleet test is free");
     unnamed(&["resume", "a"]).end().await.exits(0).prints("a: resumed");
     unnamed(&["status"]).end().await.exits(0).does_not_print("Paused:");

@@ -134,7 +134,7 @@ async fn rollback_syncs_one_pool_and_persists(start: ClusterSetup) {
         assert_eq!(serde_json::from_str::<Value>(document).unwrap()["kind"], kind, "{text}");
     }
     cluster.call(&[&unchanged[..], &["--report", &reports[1]]].concat()).await.exits(0);
-    assert!(std::fs::read_to_string(&page).unwrap().contains("nodecfg rollback: done in "));
+    assert!(std::fs::read_to_string(&page).unwrap().contains("nodecfg rollback: Done in "));
     assert_eq!(common(&cluster, "a").await, new);
     cluster.down().await;
 }

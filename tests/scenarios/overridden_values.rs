@@ -142,7 +142,7 @@ async fn not_restarted(start: ClusterSetup) {
     until("the agent sees the file", async || effective(&cluster, "a-1").await.as_deref() == Some(reason)).await;
     assert_eq!(cluster.running("a-1").await["maxPods"], 150);
     let unproven = "1 node may run other values than the reviewed ones, a-1: a file of the kubelet has changed since";
-    cluster.run("status", &repository, &[]).await.prints("Unproven: a").prints(unproven);
+    cluster.run("status", &repository, &[]).await.prints("unproven: a").prints(unproven);
     cluster.run("verify", &repository, &[]).await.exits(0);
     cluster.down().await;
 }

@@ -246,7 +246,7 @@ async fn empty_repository_needs_confirmation(start: ClusterSetup) {
         .sync(&repository, &["--allow-empty"])
         .await
         .exits(0)
-        .prints("no longer in any pool; configuration unchanged");
+        .prints("no longer in any pool, configuration unchanged");
     assert_eq!(cluster.written().await, before, "nodes are unchanged");
     cluster.down().await;
 }

@@ -68,7 +68,7 @@ async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     let run = cluster.sync(&repository, &[]).await.exits(5);
     let lines = run.out.lines().count() + run.err.lines().count();
     assert!(lines <= 60, "{lines} lines\n{run}");
-    for text in ["stopped: pool p03: canary p03-1 failed", "19 nodes p03 ", "200 more nodes: 200 converged"] {
+    for text in ["stopped: pool p03: canary p03-1 failed", "19 nodes p03 ", "200 more nodes: 200 on trial"] {
         assert!(run.has(text), "{text:?} is missing\n{run}");
     }
     let last = run.out.lines().last().unwrap();

@@ -103,8 +103,8 @@ async fn shows_pause_and_rollout(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0);
     order(&cluster).await;
     for run in [status(&cluster, &[]).await, cluster.run("status", &repository, &[]).await] {
-        let run = run.exits(0).prints("Rollout: of test, by ci-7_1_ab since");
-        run.prints("Paused: a by ada since 2026-01-02T03:04:05Z: disks are full");
+        let run = run.exits(0).prints("rollout: of test, by ci-7_1_ab since");
+        run.prints("paused: a by ada since 2026-01-02T03:04:05Z: disks are full");
     }
     repository.change("a", "maxPods: 120");
     let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);

@@ -37,13 +37,13 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
     let run = cluster.sync(&repository, &["--report", &markdown, "--report", &html]).await.exits(0);
     run.prints(&format!("held: pool a, 3 nodes: {HELD}")).prints("3 nodes: 3 held.");
     let report = std::fs::read_to_string(report).unwrap();
-    assert!(report.contains(&format!("- **held:** pool a, 3 nodes: {HELD}")), "{report}");
+    assert!(report.contains(&format!("- **held:** pool `a`, 3 nodes: {HELD}")), "{report}");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains(HELD), "{page}");
     for (name, state) in cluster.states().await {
         assert!(state.source.is_none(), "{name}: {state:?}");
     }
-    cluster.run("status", &repository, &[]).await.exits(0).prints(&format!("Held: a {HELD}"));
+    cluster.run("status", &repository, &[]).await.exits(0).prints(&format!("held: a {HELD}"));
     let run = cluster.sync(&repository, &["-o", "json"]).await.exits(0);
     let end = run.json_lines().pop().unwrap();
     assert_eq!(end["pools"]["a"]["held"]["reason"], "freeze", "{run}");

@@ -31,13 +31,15 @@ pub struct Report {
     /// The command.
     pub command: &'static str,
     /// The effect of a change in a sentence without its end. Only reviews have one.
-    pub lead: Option<String>,
+    pub lead: Option<Conclusion>,
     /// The result: the last line on a terminal, and the first elsewhere.
     pub result: Option<Conclusion>,
     /// Labeled facts: fleet, revision, cluster and others. On a terminal, the command prints them before it starts.
     pub facts: Vec<(&'static str, Text)>,
     /// The content.
     pub blocks: Vec<Block>,
+    /// Whether no item is left out, because the items are the result.
+    pub complete: bool,
     /// What a reader needs who does not know nodecfg. For a pull request only.
     pub about: Option<Text>,
     /// The command that shows what a limit of length omits.
@@ -74,7 +76,7 @@ pub enum Block {
     Nodes(Nodes),
     /// The course of a rollout. A terminal omits it.
     Timeline(Timeline),
-    /// Blocks that a terminal shows with `-v` only. Markdown omits them first.
+    /// Blocks that a terminal shows with `-v` only. Markdown and pages show them within sections.
     Detail(Vec<Block>),
     /// Another report, with a title. Its facts are not shown. A terminal omits it.
     Report(&'static str, Box<Report>),
@@ -128,6 +130,8 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Whether the table sums up the following sections. Only formats that fold sections draw it.
     pub overview: bool,
+    /// Whether no row is left out, because the rows are the result.
+    pub complete: bool,
 }
 
 /// A value in a table.
@@ -194,8 +198,10 @@ pub struct FieldRisk {
     pub class: Class,
     /// Whether a sync refuses the change.
     pub refused: bool,
-    /// The reason and its source.
+    /// The reason.
     pub why: String,
+    /// The upstream source of the reason. Empty if none is known.
+    pub source: String,
 }
 
 /// Nodes by pool.
@@ -456,6 +462,34 @@ impl Nodes {
     }
 }
 
+/// An item of a list, or the number of those with a label that are left out.
+pub(super) enum Listed<'a> {
+    Item(&'a Item),
+    More(&'static str, usize),
+}
+
+/// Items of which no more than `most` have the same label. The number of the others stands behind them.
+pub(super) fn listed<'a>(items: &[&'a Item], most: usize) -> Vec<Listed<'a>> {
+    let mut numbers: std::collections::BTreeMap<&'static str, usize> = std::collections::BTreeMap::new();
+    let mut listed = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(label) = item.label else {
+            listed.push(Listed::Item(item));
+            continue;
+        };
+        let number = numbers.entry(label).or_default();
+        *number += 1;
+        if *number <= most {
+            listed.push(Listed::Item(item));
+        }
+        let is_last = items.iter().skip(index + 1).all(|other| other.label != Some(label));
+        if is_last && *number > most {
+            listed.push(Listed::More(label, *number - most));
+        }
+    }
+    listed
+}
+
 /// The number of nodes per state, worst first: `1 failed, 20 converged`.
 pub(super) fn state_counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -> String {
     let mut counts: std::collections::BTreeMap<(State, &str), usize> = std::collections::BTreeMap::new();
@@ -466,19 +500,31 @@ pub(super) fn state_counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -
     counts.join(", ")
 }
 
+/// The new value of a field of which only the default changes: it differs between the versions of kubelets.
+pub(super) const ANOTHER_DEFAULT: &str = "another default";
+
 impl Field {
     /// The change in a line: `~ path: old → new`.
     pub(super) fn line(&self) -> String {
         let Self { path, old, new, no_effect, .. } = self;
+        let is_default = |value: &String, other: &String| value.strip_suffix(" (default)") == Some(other);
         match (old, new) {
+            (Some(old), Some(new)) if *no_effect && is_default(old, new) => format!("= {path}: {old}"),
+            (Some(old), Some(new)) if *no_effect && is_default(new, old) => format!("= {path}: {new}"),
             (Some(old), Some(new)) if *no_effect => format!("= {path}: {old} → {new}"),
             (Some(value), None) | (None, Some(value)) if *no_effect => format!("= {path}: {value}"),
             (None, Some(new)) => format!("+ {path}: {new}"),
             (Some(old), None) => format!("- {path}: {old}"),
             (Some(old), Some(new)) => format!("~ {path}: {old} → {new}"),
-            // Only a default changes, and it differs between the kubelet versions.
-            (None, None) => format!("~ {path}: another default"),
+            (None, None) => format!("~ {path}: {ANOTHER_DEFAULT}"),
         }
+    }
+}
+
+impl FieldRisk {
+    /// The reason and its source.
+    pub(super) fn reason_and_source(&self) -> String {
+        if self.source.is_empty() { self.why.clone() } else { format!("{} [{}]", self.why, self.source) }
     }
 }
 

@@ -24,7 +24,7 @@ pub(in crate::report) fn text(report: &Report, width: usize, all: bool) -> Strin
 
 /// The report as markdown of any length.
 pub(in crate::report) fn markdown(report: &Report) -> String {
-    markdown::render(report, None)
+    markdown::render(report, false, None)
 }
 
 /// The report as a page.

@@ -6,7 +6,9 @@ use maud::{Markup, html};
 
 use super::text::{Plain, Prose};
 use super::{nodes, timeline};
-use crate::report::document::{Block, Cell, Fields, Item, Piece, Report, Section, Table, Text};
+use crate::report::document::{
+    ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Piece, Report, Section, Table, Text, listed,
+};
 use crate::report::{clipped, count};
 use crate::status::Grade;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -58,11 +60,13 @@ impl<'a> Links<'a> {
 
 /// The content of a page.
 pub(super) fn sections(report: &Report, links: &Links<'_>) -> Markup {
+    let most = if report.complete { usize::MAX } else { MAX_ITEMS };
+    let mut pools = 0;
     let mut items: Vec<&Item> = Vec::new();
     let mut shown = Vec::new();
     let close = |items: &mut Vec<&Item>, shown: &mut Vec<Markup>| {
         if !items.is_empty() {
-            shown.push(notices(items, links));
+            shown.push(notices(items, most, links));
             items.clear();
         }
     };
@@ -73,23 +77,39 @@ pub(super) fn sections(report: &Report, links: &Links<'_>) -> Markup {
         }
         close(&mut items, &mut shown);
         shown.push(match block {
+            Block::Section(section) if section.number > 0 => {
+                pools += 1;
+                if pools <= MAX_ITEMS {
+                    top_section(section, links)
+                } else {
+                    html! {}
+                }
+            }
             Block::Section(section) => top_section(section, links),
+            Block::Detail(_) => html! {},
             Block::Report(title, report) => within(title, report, links),
             other => self::block(other, links),
         });
     }
     close(&mut items, &mut shown);
-    html! { @for section in &shown { (section) "\n" } }
+    html! {
+        @for section in &shown { (section) "\n" }
+        (more(pools, "pools"))
+    }
 }
 
-fn notices(items: &[&Item], links: &Links<'_>) -> Markup {
+fn notices(items: &[&Item], most: usize, links: &Links<'_>) -> Markup {
     html! {
         section.notices aria-label="Notices" {
-            @for item in items.iter().take(MAX_ITEMS) {
-                @let bad = (item.grade == Some(Grade::Bad)).then_some("error");
-                div.notice.(bad.unwrap_or("other")) { (self::item(item, links)) }
+            @for listed in listed(items, most) {
+                @match listed {
+                    Listed::Item(item) => {
+                        @let bad = (item.grade == Some(Grade::Bad)).then_some("error");
+                        div.notice.(bad.unwrap_or("other")) { (self::item(item, links)) }
+                    },
+                    Listed::More(label, more) => p.quiet { (label) ": " (more) " more; see the JSON output." },
+                }
             }
-            (more(items.len(), "notices"))
         }
     }
 }
@@ -109,7 +129,7 @@ fn within(title: &str, report: &Report, links: &Links<'_>) -> Markup {
     html! {
         section #changes {
             h2 { (title) }
-            @if let Some(lead) = &report.lead { p { (Prose(lead)) "." } }
+            @if let Some(lead) = &report.lead { p { (Prose(&lead.label)) } }
             @if let Some(result) = &report.result { p { (Prose(&result.label)) " " (links.words(&result.text)) } }
             (all(&report.blocks, links))
         }
@@ -118,13 +138,13 @@ fn within(title: &str, report: &Report, links: &Links<'_>) -> Markup {
 
 /// Blocks below each other.
 fn all(blocks: &[Block], links: &Links<'_>) -> Markup {
-    let sections = blocks.iter().filter(|block| matches!(block, Block::Section(_))).count();
+    let sections = blocks.iter().filter(|block| matches!(block, Block::Section(section) if section.number > 0)).count();
     let mut before = 0;
     html! {
         @for block in blocks {
             @if let Block::Section(section) = block {
-                @if before < MAX_ITEMS { (folded(section, sections <= MAX_OPEN.0, links)) }
-                @let () = before += 1;
+                @if before < MAX_ITEMS || section.number == 0 { (folded(section, sections <= MAX_OPEN.0, links)) }
+                @let () = before += usize::from(section.number > 0);
             } @else { (self::block(block, links)) }
         }
         (more(sections, "pools"))
@@ -240,12 +260,18 @@ fn fields(fields: &Fields) -> Markup {
             tr {
                 th scope="row" { (code(&field.path)) }
                 td { @if let Some(old) = &field.old { del { (code(old)) } } @else { "–" } }
-                td { @if let Some(new) = &field.new { ins { (code(new)) } } @else { "–" } }
+                td {
+                    @match (&field.old, &field.new) {
+                        (None, None) if !fields.are_settings => (ANOTHER_DEFAULT),
+                        (_, Some(new)) => ins { (code(new)) },
+                        (_, None) => "–",
+                    }
+                }
                 @if fields.are_settings { td { (field.meaning) } } @else {
                     td {
                         @match &field.risk {
                             _ if field.no_effect => "no effect",
-                            Some(risk) => { b { (risk.class.as_str()) } " " span.quiet { (Prose(&risk.why)) } },
+                            Some(risk) => { b { (risk.class.as_str()) } " " span.quiet { (Prose(&risk.reason_and_source())) } },
                             None => "unknown",
                         }
                     }

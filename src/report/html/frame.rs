@@ -11,8 +11,8 @@ use ring::digest::{SHA256, digest};
 
 use super::blocks;
 use super::blocks::Links;
-use super::text::Plain;
-use crate::report::document::{Block, Report};
+use super::text::{Plain, Prose};
+use crate::report::document::{Block, Conclusion, Report};
 use crate::status::Grade;
 
 /// The style sheet.
@@ -53,10 +53,9 @@ fn page(report: &Report, made: Timestamp) -> Markup {
 
 /// The effect of a change, or else the result.
 fn verdict(report: &Report) -> String {
-    let result = || {
-        report.result.as_ref().map(|result| format!("{} {}", result.label, result.text.plain()).trim_end().to_owned())
-    };
-    report.lead.clone().or_else(result).unwrap_or_default()
+    let conclusion = report.lead.as_ref().or(report.result.as_ref());
+    let sentence = |of: &Conclusion| format!("{} {}", of.label, of.text.plain()).trim_end().to_owned();
+    conclusion.map(sentence).unwrap_or_default()
 }
 
 fn head(report: &Report, verdict: &str) -> Markup {
@@ -81,14 +80,17 @@ fn head(report: &Report, verdict: &str) -> Markup {
 }
 
 fn header(report: &Report, verdict: &str, links: &Links<'_>) -> Markup {
-    let (class, mark) = match report.result.as_ref().map(|result| result.grade) {
+    let grades = report.lead.iter().chain(&report.result).map(|conclusion| conclusion.grade);
+    let (class, mark) = match grades.min() {
         Some(Grade::Bad | Grade::Warning) => ("bad", "\u{2715}"),
         _ => ("good", "\u{2713}"),
     };
+    let rest = report.result.as_ref().filter(|_| report.lead.is_some());
     html! {
         header class=(class) {
             p.command { "nodecfg " (report.command) }
             h1 { span.verdict aria-hidden="true" { (mark) } (Plain(verdict)) }
+            @if let Some(rest) = rest { p { (Prose(&rest.label)) " " (links.words(&rest.text)) } }
             dl.facts {
                 @for (label, text) in &report.facts {
                     div { dt { (label) } dd { (links.words(text)) } }

@@ -49,7 +49,7 @@ pub(super) fn sections(nodes: &Nodes) -> Markup {
     let total: usize = nodes.pools.iter().map(|pool| pool.nodes.len()).sum();
     let mut first = 0;
     html! {
-        @if nodes.pools.len() > 1 { (pools(nodes)) "\n" }
+        @if nodes.pools.len() > 1 || !nodes.pool_columns.is_empty() { (pools(nodes)) "\n" }
         @if !nodes.pools.is_empty() {
             section #nodes {
                 h2 { "Nodes (" (total) ")" }

@@ -122,7 +122,7 @@ proptest! {
                 caption: cell.clone(),
                 columns: vec!["c"],
                 rows: vec![vec![Cell::Words(format!("x{word}"))]],
-                overview: false,
+                ..Table::default()
             }));
             let pieces = Text::name(format!("x{cell}")).then(format!("x{word}"));
             report.blocks.push(Item::labeled("note", pieces).with([Item::quiet(format!("x{help}"))]).into());

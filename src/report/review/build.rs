@@ -1,11 +1,11 @@
 //! The report of a review.
 
 use super::group::{all_names, budgets, config_maps, limit, limits, title};
-use super::outlook::result;
+use super::outlook::{MAX_NAMES, result};
 use super::pointers::changes_beside_assignments;
 use super::verdict::verdict;
 use super::{drains, order, sentences};
-use crate::report::document::{Block, Cell, Field, FieldRisk, Fields, Item, Report, Section, Table, Text};
+use crate::report::document::{Block, Cell, Conclusion, Field, FieldRisk, Fields, Item, Report, Section, Table, Text};
 use crate::report::{count, findings};
 use crate::review::{
     Changes, FileChangeKind, Group, Move, PoolChange, PoolReview, Review, Rollout, Setting, Side, groups,
@@ -39,11 +39,10 @@ pub fn report(command: &'static str, review: &Review) -> Report {
     }
     blocks.extend(groups.iter().map(|group| Block::Section(pool(review, group))));
     blocks.extend(unchanged_pools(&unchanged));
-    blocks.extend(beside_pools(review).into_iter().map(Block::Item));
-    blocks.extend(warnings(review).map(Block::Section));
+    blocks.extend(aside(review));
     Report {
         command,
-        lead: Some(format!("{} {}", subject(command, review), verdict(review))),
+        lead: Some(lead(command, review)),
         result: review.cluster.as_ref().map(|cluster| result(review, cluster)),
         facts: facts(review),
         blocks,
@@ -54,6 +53,17 @@ pub fn report(command: &'static str, review: &Review) -> Report {
         }),
         ..Report::default()
     }
+}
+
+/// The effect of the change, and whether the comparison covers it.
+fn lead(command: &str, review: &Review) -> Conclusion {
+    let base = match review.base_findings.len() {
+        0 => String::new(),
+        errors => format!("; the comparison is incomplete, because the base has {}", count(errors, "error")),
+    };
+    let is_refused = review.counts().refused > 0;
+    let grade = if is_refused || !base.is_empty() { Grade::Warning } else { Grade::Good };
+    Conclusion::sentence(grade, format!("{} {}{base}.", subject(command, review), verdict(review)))
 }
 
 /// What has the effect that the verdict states.
@@ -68,12 +78,16 @@ fn subject(command: &str, review: &Review) -> &'static str {
 
 fn facts(review: &Review) -> Vec<(&'static str, Text)> {
     let mut facts = vec![("fleet", Text::name(review.fleet.as_str()))];
-    facts.push(("revision", sentences::side_text(&review.to)));
+    let label = if matches!(review.to, Side::Revision { .. }) { "at" } else { "from" };
+    facts.push((label, sentences::side_text(&review.to)));
     if let Side::Revision { signer: Some(signer), .. } = &review.to {
         facts.push(("signed by", Text::name(signer.to_string())));
     }
     facts.push(("compared with", sentences::side_text(&review.from)));
-    facts.extend(review.cluster.as_ref().map(|cluster| ("plan", Text::name(cluster.plan.to_string()))));
+    if let Some(cluster) = &review.cluster {
+        facts.push(("namespace", Text::name(cluster.namespace.as_str())));
+        facts.push(("plan", Text::name(cluster.plan.to_string())));
+    }
     facts
 }
 
@@ -86,7 +100,11 @@ fn base(review: &Review) -> Option<Block> {
         let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
         Item::quiet(format!("{place}{}", finding.message))
     };
-    (!errors.is_empty()).then(|| Item::warning("note", text).with(errors.iter().map(error)).into())
+    let more = errors.len().checked_sub(MAX_NAMES).filter(|more| *more > 0);
+    let more =
+        more.map(|more| Item::quiet(format!("{} more; `nodecfg validate --rev REV` lists them", count(more, "error"))));
+    let errors = errors.iter().take(MAX_NAMES).map(error).chain(more);
+    (!review.base_findings.is_empty()).then(|| Item::warning("note", text).with(errors).into())
 }
 
 /// Reports whether a pool has no changes, also not to its files, and needs no details: its nodes are up to date and it is
@@ -138,6 +156,7 @@ fn overview(review: &Review, groups: &[Group<'_>]) -> Table {
         columns: ["pool", "change", "risk"].into_iter().chain(nodes.into_iter().filter(|_| with_nodes)).collect(),
         rows: groups.iter().map(row).collect(),
         overview: true,
+        ..Table::default()
     }
 }
 
@@ -164,7 +183,7 @@ fn left_alone(rollout: &Rollout) -> Cell {
     let number = |is: fn(&crate::review::LeftAlone) -> bool| rollout.left_alone.iter().filter(|left| is(left)).count();
     let (current, blocked) = (number(|left| left.why.state() == State::Settled), number(|left| left.blocked));
     let skipped = rollout.left_alone.len() - current - blocked;
-    let word = if rollout.pause.is_some() && !rollout.despite_pause { "paused" } else { "skipped" };
+    let word = if rollout.paused { "paused" } else { "skipped" };
     let parts: Vec<String> = [(current, "up to date"), (skipped, word), (blocked, "blocked")]
         .into_iter()
         .filter(|(number, _)| *number > 0)
@@ -259,7 +278,8 @@ fn field(changed: &ChangedField, allowed: Option<Class>) -> Field {
         risk: changed.risk.as_ref().map(|risk| FieldRisk {
             class: risk.class,
             refused: allowed.is_some_and(|allowed| risk.class > allowed),
-            why: sentences::reason_and_source(risk),
+            why: risk.why.clone(),
+            source: risk.source.clone(),
         }),
         place: changed.change.place.as_ref().map(ToString::to_string),
         meaning: "",
@@ -414,6 +434,12 @@ fn beside_pools(review: &Review) -> Vec<Item> {
         items.push(Item::quiet(Text::from(format!("{number} unused: ")).then(Text::names(&cluster.prunable))));
     }
     items
+}
+
+/// What changes beside the nodes of pools, what does not, and the warnings.
+pub(in crate::report) fn aside(review: &Review) -> Vec<Block> {
+    let items = beside_pools(review).into_iter().map(Block::Item);
+    items.chain(warnings(review).map(Block::Section)).collect()
 }
 
 /// The warnings, which a terminal prints as messages.

@@ -24,24 +24,31 @@ pub(super) fn blocks(group: &Group<'_>) -> Vec<Block> {
     [Some(item.into()), pods].into_iter().flatten().collect()
 }
 
+/// The pods that prevent the drain of a node.
+fn prevented(node: &NodeForecast) -> String {
+    let refused: Vec<&str> = node.refused.iter().map(|pod| pod.pod.as_str()).collect();
+    let blocked: Vec<&str> = node.blocked.iter().map(|pod| pod.pod.as_str()).collect();
+    let part = |(what, pods): (&str, Vec<&str>)| (!pods.is_empty()).then(|| format!("{what}: {}", listed(&pods)));
+    let parts: Vec<String> = [("refused", refused), ("blocked now", blocked)].into_iter().filter_map(part).collect();
+    parts.join("; ")
+}
+
 /// The pods of each drained node.
 fn pods(forecast: &PodForecast) -> Table {
     let number = |number: usize| if number == 0 { Cell::Empty } else { Cell::Number(number) };
-    let listed = |pods: &[&str]| Cell::words(listed(pods));
     let row = |node: &NodeForecast| {
         vec![
             Cell::Node(None, node.node.clone()),
             Cell::Number(node.evict),
             number(node.tolerant),
-            listed(&node.refused.iter().map(|pod| pod.pod.as_str()).collect::<Vec<_>>()),
-            listed(&node.blocked.iter().map(|pod| pod.pod.as_str()).collect::<Vec<_>>()),
+            Cell::words(prevented(node)),
         ]
     };
     Table {
         caption: format!("Pods of {}", count(forecast.nodes.len(), "node")),
-        columns: vec!["node", "pods to evict", "tolerate the taint", "drain refused for", "blocked now"],
+        columns: vec!["node", "pods to evict", "tolerate the taint", "prevented by"],
         rows: forecast.nodes.iter().map(row).collect(),
-        overview: false,
+        ..Table::default()
     }
 }
 

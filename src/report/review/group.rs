@@ -1,7 +1,7 @@
 //! Texts about a group of pools with the same change, shared by all formats.
 
+use crate::report::count;
 use crate::report::document::Text;
-use crate::report::{count, names};
 use crate::review::{Group, PoolReview};
 
 /// Maximum number of names of pools in a title, and in a list of pools.
@@ -70,8 +70,8 @@ pub(super) fn config_maps(group: &Group<'_>) -> Option<Text> {
 }
 
 /// All names of the pools of a large group. `None` if the title has them.
-pub(super) fn all_names(group: &Group<'_>) -> Option<String> {
-    (group.pools.len() > MAX_NAMES).then(|| format!("pools: {}", names(group.names(), usize::MAX)))
+pub(super) fn all_names(group: &Group<'_>) -> Option<Text> {
+    (group.pools.len() > MAX_NAMES).then(|| Text::from("pools: ").then(Text::joined(group.names().map(Text::name))))
 }
 
 #[cfg(test)]

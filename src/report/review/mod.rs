@@ -12,6 +12,7 @@ mod sentences;
 mod tests;
 mod verdict;
 
+pub(super) use build::aside;
 pub use build::{awaited, report};
 #[cfg(test)]
 pub(super) use drains::tests::troubled as troubled_drain;

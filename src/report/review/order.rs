@@ -28,7 +28,7 @@ fn conditions(rollout: &Rollout) -> Vec<Item> {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         Item::warning("paused", format!("{pause}{despite}"))
     });
-    let in_repository = (rollout.paused && rollout.pause.is_none())
+    let in_repository = (rollout.paused && (rollout.pause.is_none() || rollout.despite_pause))
         .then(|| Item::warning("paused", "in the repository (spec.rollout.paused)"));
     let stop = stop(rollout).map(|why| Item::warning("stops at once", why));
     let after = after(rollout).map(Item::new);

@@ -3,7 +3,6 @@
 use crate::report::document::{Item, Text};
 use crate::report::{clipped, count};
 use crate::review::{Changes, ClusterReview, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
-use kubelet_config::risk::Risk;
 use nodecfg_plan::{ChangedField, Sample, Unpooled, lost_sentence};
 
 /// The first line on standard error: the revision and the base of a command.
@@ -32,6 +31,7 @@ pub(super) fn side_text(side: &Side) -> Text {
         Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
             Text::name(clipped(name, 60)).then(format!(" ({})", commit.short()))
         }
+        Side::Revision { commit, .. } => Text::from("commit ").then(Text::name(commit.short())),
         side => self::side(side).into(),
     }
 }
@@ -165,11 +165,6 @@ pub(super) fn refused(pool: &PoolReview) -> Option<String> {
     let class = format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)");
     let class = (refusal.lost.is_empty() || pool.risk.worst > Some(allowed)).then_some(class);
     Some(class.into_iter().chain(lost_sentence(&refusal.lost)).collect::<Vec<_>>().join("; "))
-}
-
-/// The reason of a risk and its source.
-pub(super) fn reason_and_source(risk: &Risk) -> String {
-    if risk.source.is_empty() { risk.why.clone() } else { format!("{} [{}]", risk.why, risk.source) }
 }
 
 /// The nodes and the origin of a set of changes, if not obvious.

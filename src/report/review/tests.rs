@@ -145,12 +145,12 @@ proptest! {
         prop_assume!(draft(&new, Strictness::Strict).desired.is_some());
         let review = review(&old, &new, &name);
         let report = report("diff", &review);
-        let whole = render(&report, None);
+        let whole = render(&report, false, None);
         assert_sound(&whole);
-        let kept = render(&report, Some(most));
+        let kept = render(&report, false, Some(most));
         prop_assert!(length(&kept) <= most, "{} > {most}\n{kept}", length(&kept));
         assert_sound(&kept);
-        prop_assert_eq!(&kept, &render(&report, Some(most)));
+        prop_assert_eq!(&kept, &render(&report, false, Some(most)));
         if length(&whole) <= most {
             prop_assert_eq!(&kept, &whole);
         } else {
@@ -177,10 +177,10 @@ fn keeps_the_riskiest_pool_longest() {
     ]);
     let review = review(&old, &new, "main");
     let report = report("diff", &review);
-    let whole = length(&render(&report, None));
+    let whole = length(&render(&report, false, None));
     let mut alone = None;
     for most in (usize::try_from(LEAST_CHARS).unwrap()..whole).rev().step_by(20) {
-        let kept = render(&report, Some(most));
+        let kept = render(&report, false, Some(most));
         let (risky, new) = (kept.contains("<b>risky</b>"), kept.contains("<b>new</b>"));
         assert!(risky || !new, "{kept}");
         if risky && !new {

@@ -46,10 +46,14 @@ pub fn whole(status: &FleetStatus, server: &str, planned: Option<Result<Review, 
         Some(Err(problems)) => {
             let error = |problem: &Problem| -> Block {
                 let help = Item::labeled("help", problem.help());
-                Item::bad("error", format!("sync is not possible: {problem}")).with([help]).into()
+                Item::bad("error", problem.to_string()).with([help]).into()
             };
-            report.blocks.splice(..0, problems.iter().map(error));
-            report.result.iter_mut().for_each(|result| result.grade = Grade::Bad);
+            let plan = Report {
+                result: Some(Conclusion::sentence(Grade::Bad, "A sync is not possible.")),
+                blocks: problems.iter().map(error).collect(),
+                ..Report::default()
+            };
+            report.blocks.push(Block::Report("What a sync would do", Box::new(plan)));
         }
     }
     report

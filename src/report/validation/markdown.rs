@@ -59,6 +59,6 @@ impl Renderer for MarkdownReport {
                 .collect(),
             ..Report::default()
         };
-        markdown::write(out, &report, None)
+        markdown::write(out, &report, false, None)
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Parts {
     /// What explains nodecfg.
     pub(super) about: String,
     /// The command that shows the omitted parts, as code.
-    pub(super) all: String,
+    pub(super) whole: String,
 }
 
 /// A part of a report.
@@ -124,7 +124,7 @@ impl Parts {
                 },
             }
         }
-        text.push_str(&omitted.note(cuts.rows, &self.all));
+        text.push_str(&omitted.note(cuts.rows, &self.whole));
         if !cuts.about {
             text.push_str(&self.about);
         }

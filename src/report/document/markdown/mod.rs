@@ -5,8 +5,11 @@
 use std::io;
 use std::io::Write;
 
-use super::{Block, Cell, Field, Fields, Item, Nodes, Piece, Report, Section, Table, Text, state_counts};
-use crate::report::markdown::{code, html, prose};
+use super::{
+    ANOTHER_DEFAULT, Block, Cell, Field, Fields, Item, Listed, Nodes, Piece, Report, Section, Table, Text, listed,
+    state_counts,
+};
+use crate::report::markdown::{code, html, prose, row};
 use crate::report::{clipped, count, timeline};
 use crate::status::Grade;
 use fit::{Part, Parts};
@@ -21,10 +24,8 @@ pub const LEAST_CHARS: i64 = 2000;
 /// The maximum length of a report within another one, in UTF-16 units. The summary page of a GitHub Actions step holds
 /// 1 MiB.
 const MAX_WITHIN: usize = 60_000;
-/// The maximum number of rows of a table of nodes, and of items with the same label.
+/// The maximum number of rows of a table, and of items with the same label.
 const MAX_ROWS: usize = 50;
-/// The maximum number of rows of another table.
-const MAX_TABLE_ROWS: usize = 1000;
 /// The maximum length of words from a node, the API server or a file, in characters.
 const MAX_WORDS: usize = 600;
 /// The maximum number of fields in brief form, worst risk first, and of reasons.
@@ -32,19 +33,19 @@ const MAX_BRIEF: usize = 10;
 /// The maximum length of a value in brief form, in characters.
 const BRIEF_VALUE: usize = 80;
 
-/// Writes a report within `most` UTF-16 units, so that the limit holds for characters too.
+/// Writes a report within `most` UTF-16 units, so that the limit holds for characters too. With `all`, lists all nodes.
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write(out: &mut dyn Write, report: &Report, most: Option<usize>) -> io::Result<()> {
-    out.write_all(render(report, most).as_bytes())
+pub fn write(out: &mut dyn Write, report: &Report, all: bool, most: Option<usize>) -> io::Result<()> {
+    out.write_all(render(report, all, most).as_bytes())
 }
 
 /// The report as a string.
-pub(in crate::report) fn render(report: &Report, most: Option<usize>) -> String {
-    let about = report.about.as_ref().map(|about| format!("<sub>{}</sub>\n", words(about)));
-    let all = report.whole.as_ref().map(|command| code(command)).unwrap_or_default();
-    let parts = Parts { head: head(report), parts: parts(&report.blocks), about: about.unwrap_or_default(), all };
+pub(in crate::report) fn render(report: &Report, all: bool, most: Option<usize>) -> String {
+    let about = report.about.as_ref().map(|about| format!("<sub>{}</sub>\n", prose(&about.plain())));
+    let whole = report.whole.as_ref().map(|command| code(command)).unwrap_or_default();
+    let parts = Parts { head: head(report), parts: parts(report, all), about: about.unwrap_or_default(), whole };
     parts.within(most)
 }
 
@@ -54,7 +55,7 @@ fn head(report: &Report) -> String {
         .as_ref()
         .map(|result| format!("{} {}", prose(&result.label), words(&result.text)).trim_end().to_owned());
     let mut head = match (&report.lead, &result) {
-        (Some(lead), _) => format!("**{}.**\n\n", prose(lead)),
+        (Some(lead), _) => format!("**{}**\n\n", prose(&lead.label)),
         (None, Some(result)) => format!("### nodecfg {}: {result}\n\n", report.command),
         (None, None) => String::new(),
     };
@@ -69,16 +70,17 @@ fn head(report: &Report) -> String {
 }
 
 /// The parts that a limit of length may omit.
-fn parts(blocks: &[Block]) -> Vec<Part> {
+fn parts(report: &Report, all: bool) -> Vec<Part> {
+    let most = if report.complete { usize::MAX } else { MAX_ROWS };
     let mut parts = Vec::new();
     let mut items: Vec<&Item> = Vec::new();
     let close = |items: &mut Vec<&Item>, parts: &mut Vec<Part>| {
         if !items.is_empty() {
-            parts.push(Part::Note(list(items)));
+            parts.push(Part::Note(list(items, most)));
             items.clear();
         }
     };
-    for block in blocks {
+    for block in &report.blocks {
         if let Block::Item(item) = block {
             items.push(item);
             continue;
@@ -92,10 +94,12 @@ fn parts(blocks: &[Block]) -> Vec<Part> {
                 let brief = if brief.len() < full.len() { brief } else { full.clone() };
                 parts.push(Part::Section { title: title(section), number: section.number, full, brief });
             }
+            Block::Detail(_) => {}
             Block::Table(table) if table.overview => {
-                let rows = table.rows.iter().map(|row| self::row(row)).collect();
+                let rows = table.rows.iter().map(|cells| row(cells.iter().map(cell))).collect();
                 parts.push(Part::Rows { head: table_head(table), rows });
             }
+            Block::Nodes(nodes) => parts.push(Part::Fixed(self::nodes(nodes, all))),
             other => parts.push(Part::Fixed(drawn(other, false))),
         }
     }
@@ -110,24 +114,24 @@ fn title(section: &Section) -> String {
 /// A block with an empty line after it. A brief one is without details and long values.
 fn drawn(block: &Block, brief: bool) -> String {
     match block {
-        Block::Item(item) => list(&[item]),
+        Block::Item(item) => list(&[item], MAX_ROWS),
         Block::Section(section) => self::section(section, brief),
         Block::Table(table) => self::table(table),
         Block::Fields(fields) if fields.are_settings => settings(fields),
         Block::Fields(fields) => self::fields(fields, brief),
-        Block::Nodes(nodes) => self::nodes(nodes),
+        Block::Nodes(nodes) => self::nodes(nodes, false),
         Block::Timeline(timeline) => {
             let tracks: Vec<Item> = timeline
                 .tracks
                 .iter()
                 .map(|track| Item::new(Text::name(track.pool.as_str()).then(format!(": {}", timeline::summary(track)))))
                 .collect();
-            format!("**Timeline**\n\n{}", list(&tracks.iter().collect::<Vec<_>>()))
+            format!("**Timeline**\n\n{}", list(&tracks.iter().collect::<Vec<_>>(), MAX_ROWS))
         }
         Block::Detail(_) if brief => String::new(),
         Block::Detail(inner) => all(inner, brief),
         Block::Report(title, report) => {
-            let text = render(report, Some(MAX_WITHIN));
+            let text = render(&Report { facts: Vec::new(), ..(**report).clone() }, false, Some(MAX_WITHIN));
             format!("<details><summary>{title}</summary>\n\n{text}\n</details>\n\n")
         }
     }
@@ -165,32 +169,32 @@ fn section(section: &Section, brief: bool) -> String {
 }
 
 /// Items as a list. Those with the same label have a maximum number.
-fn list(items: &[&Item]) -> String {
-    let mut text = String::new();
-    let mut more = 0;
-    for (index, item) in items.iter().enumerate() {
-        let before =
-            items.iter().take(index).filter(|other| other.label.is_some() && other.label == item.label).count();
-        if before < MAX_ROWS {
-            text.push_str(&self::item(item, 0));
-        } else {
-            more += 1;
-        }
-    }
-    if more > 0 {
-        text.push_str(&format!("- {more} more; see the JSON output\n"));
-    }
-    text + "\n"
+fn list(items: &[&Item], most: usize) -> String {
+    let line = |listed| match listed {
+        Listed::Item(item) => self::item(item, 0),
+        Listed::More(label, more) => format!("- {label}: {more} more; see the JSON output\n"),
+    };
+    listed(items, most).into_iter().map(line).collect::<String>() + "\n"
 }
 
 fn item(item: &Item, indent: usize) -> String {
-    let label = match (item.label, item.grade) {
-        (Some(label), Some(_)) => format!("**{label}:** "),
-        (Some(label), None) => format!("{label}: "),
-        (None, _) => String::new(),
+    let text = match (item.label, item.grade) {
+        (Some(label), Some(_)) => format!("**{label}:** {}", words(&item.text)),
+        (Some(label), None) => format!("{label}: {}", words(&item.text)),
+        (None, _) => without_block(&words(&item.text)),
     };
-    let line = format!("{}- {label}{}\n", " ".repeat(indent), words(&item.text));
+    let line = format!("{}- {text}\n", " ".repeat(indent));
     item.below.iter().fold(line, |text, below| text + &self::item(below, indent + 2))
+}
+
+/// A text that begins no list, heading, quote or code block.
+fn without_block(text: &str) -> String {
+    let text = text.trim_start();
+    let after_number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_number = after_number.len() < text.len() && after_number.starts_with(['.', ')']);
+    // Emphasis and code are markup of this program.
+    let begins = text.starts_with(['>', '-', '+', '#', '=', '~', '|']) || is_number;
+    if begins { format!("\u{200b}{text}") } else { text.to_owned() }
 }
 
 /// A text with names as code.
@@ -215,16 +219,12 @@ fn table(table: &Table) -> String {
         return String::new();
     }
     let mut text = table_head(table);
-    text.extend(table.rows.iter().take(MAX_TABLE_ROWS).map(|row| self::row(row)));
-    if table.rows.len() > MAX_TABLE_ROWS {
-        text.push_str(&format!("\n{} more; see the JSON output\n", table.rows.len() - MAX_TABLE_ROWS));
+    let most = if table.complete { usize::MAX } else { MAX_ROWS };
+    text.extend(table.rows.iter().take(most).map(|cells| row(cells.iter().map(cell))));
+    if table.rows.len() > most {
+        text.push_str(&format!("\n{} more; see the JSON output\n", table.rows.len() - most));
     }
     text + "\n"
-}
-
-fn row(row: &[Cell]) -> String {
-    let cells: Vec<String> = row.iter().map(cell).collect();
-    format!("| {} |\n", cells.join(" | "))
 }
 
 fn cell(cell: &Cell) -> String {
@@ -245,7 +245,7 @@ fn settings(fields: &Fields) -> String {
     let mut text = "| setting | now | new | meaning |\n|---|---|---|---|\n".to_owned();
     for field in &fields.fields {
         let (old, new) = (value(field.old.as_ref(), MAX_WORDS), value(field.new.as_ref(), MAX_WORDS));
-        text.push_str(&format!("| {} | {old} | {new} | {} |\n", code(&field.path), field.meaning));
+        text.push_str(&row([code(&field.path), old, new, field.meaning.to_owned()]));
     }
     text + "\n"
 }
@@ -271,9 +271,11 @@ fn fields(fields: &Fields, brief: bool) -> String {
             None => "unknown",
         };
         let place = field.place.as_ref().map_or_else(String::new, |place| code(&clipped(place, most)));
-        let (old, new) = (value(field.old.as_ref(), most), value(field.new.as_ref(), most));
-        let path = code(&clipped(&field.path, most));
-        text.push_str(&format!("| {path} | {old} | {new} | {risk} | {place} |\n"));
+        let (old, new) = match (&field.old, &field.new) {
+            (None, None) => (value(None, most), ANOTHER_DEFAULT.to_owned()),
+            (old, new) => (value(old.as_ref(), most), value(new.as_ref(), most)),
+        };
+        text.push_str(&row([code(&clipped(&field.path, most)), old, new, risk.to_owned(), place]));
     }
     if listed.len() < fields.fields.len() {
         text.push_str(&format!("\n… and {} more.\n", count(fields.fields.len() - listed.len(), "field")));
@@ -284,7 +286,12 @@ fn fields(fields: &Fields, brief: bool) -> String {
     let reasons: Vec<&&Field> = listed.iter().filter(reason).take(if brief { MAX_BRIEF } else { usize::MAX }).collect();
     for field in &reasons {
         let Some(risk) = &field.risk else { continue };
-        text.push_str(&format!("- {}, {}: {}\n", code(&clipped(&field.path, most)), risk.class, prose(&risk.why)));
+        text.push_str(&format!(
+            "- {}, {}: {}\n",
+            code(&clipped(&field.path, most)),
+            risk.class,
+            prose(&risk.reason_and_source())
+        ));
     }
     if !reasons.is_empty() {
         text.push('\n');
@@ -293,20 +300,25 @@ fn fields(fields: &Fields, brief: bool) -> String {
 }
 
 /// The pools with the numbers of their nodes, and the nodes that need attention, or few nodes.
-fn nodes(nodes: &Nodes) -> String {
+fn nodes(nodes: &Nodes, all: bool) -> String {
     let pool_columns = ["pool", "nodes"].into_iter().chain(nodes.pool_columns.iter().copied()).chain(["states"]);
     let mut pools = Table { columns: pool_columns.collect(), ..Table::default() };
     for pool in &nodes.pools {
         let remarks: String = pool.remarks.iter().map(|remark| format!("; {remark}")).collect();
         let first = [Cell::name(pool.name.as_ref()), Cell::Number(pool.nodes.len())];
-        let states = Cell::words(format!("{}{remarks}", state_counts(&pool.nodes)));
+        let states = if pool.nodes.is_empty() { "no nodes".to_owned() } else { state_counts(&pool.nodes) };
+        let states = Cell::Words(states + &remarks);
         pools.rows.push(first.into_iter().chain(pool.cells.iter().cloned()).chain([states]).collect());
     }
-    let (listed, mut rest) = nodes.listed();
+    let (mut listed, mut rest) = nodes.listed();
+    if all {
+        listed.append(&mut rest);
+    }
     let columns = ["node", "pool", "state"].into_iter().chain(nodes.columns.iter().map(|column| column.title));
-    let mut table = Table { columns: columns.chain(["message"]).collect(), ..Table::default() };
+    let columns = columns.chain(["message"]).collect();
+    let mut table = Table { columns, complete: true, ..Table::default() };
     for (index, (pool, node)) in listed.into_iter().enumerate() {
-        if index >= MAX_ROWS {
+        if index >= MAX_ROWS && !all {
             rest.push((pool, node));
             continue;
         }

@@ -88,7 +88,8 @@ impl Layout {
                 }
             }
             if let Some(risk) = field.risk.as_ref().filter(|risk| self.all || risk.refused) {
-                lines.push_str(&self.quiet(&risk.why, indent + 2));
+                let why = if self.all { risk.reason_and_source() } else { risk.why.clone() };
+                lines.push_str(&self.quiet(&why, indent + 2));
             }
         }
         lines

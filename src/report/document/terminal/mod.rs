@@ -6,7 +6,7 @@ use std::io::Write;
 
 use textwrap::{fill, wrap};
 
-use super::{Block, Cell, Item, Piece, Report, Section, Table, Text};
+use super::{Block, Cell, Conclusion, Item, Piece, Report, Section, Table, Text};
 use crate::layout::within;
 use crate::report::style::{heading, quiet};
 use crate::report::table::{TextCell, TextColumn, TextTable, styled};
@@ -54,24 +54,32 @@ pub fn write_wide(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 
 impl Layout {
     fn report(self, report: &Report) -> String {
-        let mut text = self.blocks(&report.blocks);
-        if report.result.is_none() && report.lead.is_none() && text.ends_with("\n\n") {
-            text.pop();
-        }
-        if let Some(result) = &report.result {
-            let label = styled(&one_line(&result.label), Some(result.grade));
-            text.push_str(&self.wrapped(&format!("{label} {}", words(&result.text)), 0, 2));
-        } else if let Some(lead) = &report.lead {
-            let line = self.wrapped(&one_line(&format!("{lead}.")), 0, 2);
-            text.extend(line.lines().map(|line| format!("{}\n", heading(line))));
+        let most = if report.complete { usize::MAX } else { self.most() };
+        let mut text = self.blocks(&report.blocks, most);
+        let conclusion = report.result.as_ref().or(report.lead.as_ref());
+        match conclusion {
+            Some(Conclusion { label, grade, text: rest }) => {
+                let label = match grade {
+                    Grade::Neutral => heading(one_line(label)),
+                    grade => styled(&one_line(label), Some(*grade)),
+                };
+                text.push_str(&self.wrapped(&format!("{label} {}", words(rest)), 0, 2));
+            }
+            None if text.ends_with("\n\n") => text.truncate(text.len() - 1),
+            None => {}
         }
         text
     }
 
+    /// The maximum number of rows, and of items with the same label.
+    fn most(self) -> usize {
+        if self.all { usize::MAX } else { MAX_ROWS }
+    }
+
     /// Blocks with an empty line after each, and after items that follow each other.
-    fn blocks(self, blocks: &[Block]) -> String {
+    fn blocks(self, blocks: &[Block], most: usize) -> String {
         let (mut text, mut is_open) = (String::new(), false);
-        for (block, shown) in self.drawn(blocks, 0) {
+        for (block, shown) in self.drawn(blocks, 0, most) {
             let is_item = matches!(block, Some(Block::Item(item)) if item.below.is_empty()) || block.is_none();
             if is_open && !is_item {
                 text.push('\n');
@@ -89,28 +97,25 @@ impl Layout {
     }
 
     /// Each block that has a text, with its text. Without a block: a note about omitted items.
-    fn drawn(self, blocks: &[Block], indent: usize) -> Vec<(Option<&Block>, String)> {
+    fn drawn(self, blocks: &[Block], indent: usize, most: usize) -> Vec<(Option<&Block>, String)> {
         let blocks = self.flat(blocks);
-        let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         let mut drawn = Vec::new();
         for (index, block) in blocks.iter().enumerate() {
             let Block::Item(Item { label: Some(label), .. }) = block else {
                 drawn.push((Some(*block), self.block(block, indent)));
                 continue;
             };
-            let number = alike.entry(label).or_default();
+            let number = numbers.entry(label).or_default();
             *number += 1;
-            if self.all || *number <= MAX_ROWS {
+            if *number <= most {
                 drawn.push((Some(*block), self.block(block, indent)));
             }
             let is_alike =
                 |next: &&Block| matches!(next, Block::Item(Item { label: Some(other), .. }) if other == label);
-            if !blocks.get(index + 1).is_some_and(is_alike) {
-                let more = alike.remove(label).unwrap_or_default().saturating_sub(MAX_ROWS);
-                if more > 0 && !self.all {
-                    let note = format!("and {more} more {label}; {} lists them", self.all_option);
-                    drawn.push((None, self.quiet(&note, indent)));
-                }
+            if *number > most && !blocks.iter().skip(index + 1).any(is_alike) {
+                let note = format!("{label}: {} more; {} lists them", *number - most, self.all_option);
+                drawn.push((None, self.quiet(&note, indent)));
             }
         }
         drawn.retain(|(_, text)| !text.is_empty());
@@ -137,7 +142,7 @@ impl Layout {
             Block::Fields(fields) if fields.are_settings => self.settings(fields, indent),
             Block::Fields(fields) => self.fields(fields, indent + 2),
             Block::Nodes(nodes) => self.nodes(nodes),
-            Block::Detail(inner) => self.drawn(inner, indent).into_iter().map(|(_, text)| text).collect(),
+            Block::Detail(inner) => self.drawn(inner, indent, self.most()).into_iter().map(|(_, text)| text).collect(),
             // A terminal shows these while the rollout runs, and before it.
             Block::Timeline(_) | Block::Report(..) => String::new(),
         }
@@ -170,12 +175,12 @@ impl Layout {
         let facts: Vec<String> = section.facts.iter().map(words).collect();
         let title = heading(words(&section.title));
         let line = if facts.is_empty() { title } else { format!("{title}  {}", facts.join(", ")) };
-        let blocks = self.drawn(&section.blocks, indent + 2).into_iter().map(|(_, text)| text);
+        let blocks = self.drawn(&section.blocks, indent + 2, self.most()).into_iter().map(|(_, text)| text);
         self.wrapped(&line, indent, indent + 2) + &blocks.collect::<String>()
     }
 
     fn table(self, table: &Table, indent: usize) -> String {
-        let shown = if self.all { table.rows.len() } else { table.rows.len().min(MAX_ROWS) };
+        let shown = if table.complete { table.rows.len() } else { table.rows.len().min(self.most()) };
         let rows = table.rows.get(..shown).unwrap_or_default();
         let lines = text_table(table, rows, false).lines(self.width.saturating_sub(indent));
         let mut text: String = lines.iter().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect();

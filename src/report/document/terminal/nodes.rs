@@ -1,6 +1,6 @@
 //! Nodes as text: a table of pools and a table of nodes, in which nodes alike share a row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use super::{Layout, MAX_ROWS, text_cell};
 use crate::layout::shorten_middle;
 use crate::report::count;
 use crate::report::table::{MAX_ALIKE, TextCell, TextColumn, TextTable};
-use crate::status::Grade;
+use crate::status::{Grade, State};
 use nodecfg_contract::names::PoolName;
 use nodecfg_observed::Age;
 
@@ -41,7 +41,15 @@ impl Layout {
         let mut text = String::new();
         if !rows.is_empty() {
             let lines = NodeTable { nodes, rows: &rows, with_empty: false }.fitting(self.width).lines(self.width);
-            text.extend(lines.into_iter().map(|line| line + "\n"));
+            // No cell of this table wraps, so that each row is one line.
+            let messages = rows.iter().map(|row| row.node.message.as_str()).filter(|_| self.all);
+            for (line, message) in lines.into_iter().zip([""].into_iter().chain(messages).chain(std::iter::repeat("")))
+            {
+                text.push_str(&(line + "\n"));
+                if !message.is_empty() {
+                    text.push_str(&self.quiet(message, 4));
+                }
+            }
         }
         let omitted: Vec<&NodeEntry> = omitted.iter().flat_map(|row| row.alike.iter().copied()).collect();
         if !omitted.is_empty() {
@@ -57,25 +65,66 @@ impl Layout {
 
     fn pools(self, nodes: &Nodes) -> String {
         let several_fleets = are_several_fleets(nodes);
-        let fleet = |pool: &NodePool| several_fleets.then(|| Cell::name(pool.fleet.as_ref()));
-        let states = |pool: &NodePool| match pool.nodes.iter().map(|node| node.state).min() {
-            Some(worst) => Cell::Graded(worst.grade(), state_counts(&pool.nodes)),
-            None => Cell::Graded(Grade::Neutral, "no nodes".to_owned()),
-        };
-        let row = |pool: &NodePool| {
-            let first = [Some(Cell::name(pool.name.as_ref())), fleet(pool), Some(Cell::Number(pool.nodes.len()))];
-            first.into_iter().flatten().chain(pool.cells.iter().cloned()).chain([states(pool)]).collect()
-        };
         let first = ["pool"].into_iter().chain(several_fleets.then_some("fleet")).chain(["nodes"]);
-        self.table(
-            &Table {
-                columns: first.chain(nodes.pool_columns.iter().copied()).chain(["states"]).collect(),
-                rows: nodes.pools.iter().map(row).collect(),
-                ..Table::default()
-            },
-            0,
-        )
+        let rows = match self.all {
+            true => nodes.pools.iter().map(|pool| vec![pool]).collect(),
+            false => folded_pools(&nodes.pools),
+        };
+        let shown = rows.len().min(self.most());
+        let table = Table {
+            columns: first.chain(nodes.pool_columns.iter().copied()).chain(["states"]).collect(),
+            rows: rows.iter().take(shown).map(|pools| pool_row(pools, several_fleets)).collect(),
+            ..Table::default()
+        };
+        let mut text = self.table(&table, 0);
+        let rest: Vec<&NodePool> = rows.into_iter().skip(shown).flatten().collect();
+        if !rest.is_empty() {
+            let states = state_counts(rest.iter().flat_map(|pool| &pool.nodes));
+            let line = format!("and {}: {states}; {} lists them", count(rest.len(), "more pool"), self.all_option);
+            text.push_str(&self.quiet(&line, 0));
+        }
+        text
     }
+}
+
+/// A pool or several pools alike as a row.
+fn pool_row(pools: &[&NodePool], with_fleet: bool) -> Vec<Cell> {
+    let Some(first) = pools.first() else { return Vec::new() };
+    let name = if pools.len() > 1 { Cell::Words(count(pools.len(), "pool")) } else { Cell::name(first.name.as_ref()) };
+    let fleet = with_fleet.then(|| Cell::name(first.fleet.as_ref()));
+    let nodes = || pools.iter().flat_map(|pool| &pool.nodes);
+    let states = match nodes().map(|node| node.state).min() {
+        Some(worst) => Cell::Graded(worst.grade(), state_counts(nodes())),
+        None => Cell::Graded(Grade::Neutral, "no nodes".to_owned()),
+    };
+    let before = [Some(name), fleet, Some(Cell::Number(nodes().count()))];
+    before.into_iter().flatten().chain(first.cells.iter().cloned()).chain([states]).collect()
+}
+
+/// The pools in their order. Those with all nodes in the same state are one row, if there are more than a few.
+fn folded_pools(pools: &[NodePool]) -> Vec<Vec<&NodePool>> {
+    let mut groups: Vec<(Option<State>, Vec<&NodePool>)> = Vec::new();
+    for pool in pools {
+        let states: BTreeSet<State> = pool.nodes.iter().map(|node| node.state).collect();
+        let state = states.first().copied().filter(|_| states.len() == 1);
+        let is_alike = |(other, group): &&mut (Option<State>, Vec<&NodePool>)| {
+            let values = |pool: &NodePool| (pool.fleet.clone(), pool.cells.clone());
+            state.is_some() && *other == state && group.first().is_some_and(|first| values(first) == values(pool))
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some((_, group)) => group.push(pool),
+            None => groups.push((state, vec![pool])),
+        }
+    }
+    let mut rows = Vec::new();
+    for (_, group) in groups {
+        if group.len() > MAX_ALIKE {
+            rows.push(group);
+        } else {
+            rows.extend(group.into_iter().map(|pool| vec![pool]));
+        }
+    }
+    rows
 }
 
 /// Reports whether pools are of more than one fleet.
