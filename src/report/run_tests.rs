@@ -119,9 +119,9 @@ fn result_of_many_pools_is_bounded() {
     let text = text(&Outcome { pools: pools.collect() });
     assert!(text.lines().count() < 120, "{text}");
     for line in [
-        "more nodes: 180 failed; -v lists them",
-        "failed: 192 more nodes: 192 other messages; -o json lists them",
-        "and 180 more stopped; -v lists them",
+        "and 180 more nodes: 180 failed; -v lists them",
+        "failed: 180 more; -v lists them",
+        "stopped: 180 more; -v lists them",
         "or `nodecfg rollback POOL` for each of p000, p001, p002, p003, p004, p005, p006, p007",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
@@ -141,7 +141,7 @@ fn explains_each_kind_of_failure_once() {
     for shown in each(&whole_of(&outcome, 5, None)) {
         assert_eq!(shown.matches("meaning").count(), 2, "{shown}");
     }
-    assert!(text(&outcome).contains("failed: n002: never\n    meaning:"), "{}", text(&outcome));
+    assert!(text(&outcome).contains("failed: n000, n001: no\n    meaning:"), "{}", text(&outcome));
 }
 
 #[test]
@@ -360,10 +360,10 @@ fn early_failure_has_the_error() {
     };
     let report = super::failed("sync", 3, &[error]);
     let page = page(&report);
-    assert!(page.contains("<title>nodecfg sync: failed, exit code 3</title>"), "{page}");
+    assert!(page.contains("<title>nodecfg sync: Failed, exit code 3</title>"), "{page}");
     assert!(page.contains("cannot read &lt;pools&gt;") && page.contains("check <code>the path</code>"), "{page}");
     let text = markdown(&report);
-    assert!(text.starts_with("### nodecfg sync: failed, exit code 3\n"), "{text}");
+    assert!(text.starts_with("### nodecfg sync: Failed, exit code 3\n"), "{text}");
 }
 
 #[test]

@@ -462,6 +462,25 @@ impl Nodes {
     }
 }
 
+/// Items that follow each other, or another block.
+pub(super) enum Run<'a> {
+    Items(Vec<&'a Item>),
+    Block(&'a Block),
+}
+
+/// The blocks, with items that follow each other together.
+pub(super) fn runs(blocks: &[Block]) -> Vec<Run<'_>> {
+    let mut runs: Vec<Run<'_>> = Vec::new();
+    for block in blocks {
+        match (block, runs.last_mut()) {
+            (Block::Item(item), Some(Run::Items(items))) => items.push(item),
+            (Block::Item(item), _) => runs.push(Run::Items(vec![item])),
+            (block, _) => runs.push(Run::Block(block)),
+        }
+    }
+    runs
+}
+
 /// An item of a list, or the number of those with a label that are left out.
 pub(super) enum Listed<'a> {
     Item(&'a Item),

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::text::{Plain, Prose};
 use super::{nodes, timeline};
 use crate::report::document::{
-    ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Piece, Report, Section, Table, Text, listed,
+    ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Piece, Report, Run, Section, Table, Text, listed, runs,
 };
 use crate::report::{clipped, count};
 use crate::status::Grade;
@@ -62,36 +62,20 @@ impl<'a> Links<'a> {
 pub(super) fn sections(report: &Report, links: &Links<'_>) -> Markup {
     let most = if report.complete { usize::MAX } else { MAX_ITEMS };
     let mut pools = 0;
-    let mut items: Vec<&Item> = Vec::new();
-    let mut shown = Vec::new();
-    let close = |items: &mut Vec<&Item>, shown: &mut Vec<Markup>| {
-        if !items.is_empty() {
-            shown.push(notices(items, most, links));
-            items.clear();
-        }
-    };
-    for block in &report.blocks {
-        if let Block::Item(item) = block {
-            items.push(item);
-            continue;
-        }
-        close(&mut items, &mut shown);
-        shown.push(match block {
-            Block::Section(section) if section.number > 0 => {
-                pools += 1;
-                if pools <= MAX_ITEMS {
-                    top_section(section, links)
-                } else {
-                    html! {}
-                }
+    let mut section = |run| match run {
+        Run::Items(items) => notices(&items, most, links),
+        Run::Block(Block::Section(section)) => {
+            pools += usize::from(section.number > 0);
+            if pools <= MAX_ITEMS || section.number == 0 {
+                top_section(section, links)
+            } else {
+                html! {}
             }
-            Block::Section(section) => top_section(section, links),
-            Block::Detail(_) => html! {},
-            Block::Report(title, report) => within(title, report, links),
-            other => self::block(other, links),
-        });
-    }
-    close(&mut items, &mut shown);
+        }
+        Run::Block(Block::Detail(_)) => html! {},
+        Run::Block(block) => self::block(block, links),
+    };
+    let shown: Vec<Markup> = runs(&report.blocks).into_iter().map(&mut section).collect();
     html! {
         @for section in &shown { (section) "\n" }
         (more(pools, "pools"))
@@ -101,14 +85,25 @@ pub(super) fn sections(report: &Report, links: &Links<'_>) -> Markup {
 fn notices(items: &[&Item], most: usize, links: &Links<'_>) -> Markup {
     html! {
         section.notices aria-label="Notices" {
-            @for listed in listed(items, most) {
-                @match listed {
-                    Listed::Item(item) => {
-                        @let bad = (item.grade == Some(Grade::Bad)).then_some("error");
-                        div.notice.(bad.unwrap_or("other")) { (self::item(item, links)) }
-                    },
-                    Listed::More(label, more) => p.quiet { (label) ": " (more) " more; see the JSON output." },
-                }
+            (list(items, most, |item| {
+                let class = match item.grade {
+                    Some(Grade::Bad) => "error",
+                    Some(Grade::Warning) => "other",
+                    Some(Grade::Neutral | Grade::Good) | None => "plain",
+                };
+                html! { div.notice.(class) { (self::item(item, links)) } }
+            }))
+        }
+    }
+}
+
+/// Items, of which those with the same label have a maximum number.
+fn list(items: &[&Item], most: usize, each: impl Fn(&Item) -> Markup) -> Markup {
+    html! {
+        @for listed in listed(items, most) {
+            @match listed {
+                Listed::Item(item) => (each(item)),
+                Listed::More(label, more) => p.quiet { (label) ": " (more) " more; see the JSON output." },
             }
         }
     }
@@ -140,15 +135,34 @@ fn within(title: &str, report: &Report, links: &Links<'_>) -> Markup {
 fn all(blocks: &[Block], links: &Links<'_>) -> Markup {
     let sections = blocks.iter().filter(|block| matches!(block, Block::Section(section) if section.number > 0)).count();
     let mut before = 0;
-    html! {
-        @for block in blocks {
-            @if let Block::Section(section) = block {
-                @if before < MAX_ITEMS || section.number == 0 { (folded(section, sections <= MAX_OPEN.0, links)) }
-                @let () = before += usize::from(section.number > 0);
-            } @else { (self::block(block, links)) }
+    let block = |run| match run {
+        Run::Items(items) => list(&items, MAX_ITEMS, |item| block_item(item, links)),
+        Run::Block(Block::Section(section)) => {
+            before += usize::from(section.number > 0);
+            let is_shown = before <= MAX_ITEMS || section.number == 0;
+            if is_shown {
+                folded(section, sections <= MAX_OPEN.0, links)
+            } else {
+                html! {}
+            }
         }
+        Run::Block(block) => self::block(block, links),
+    };
+    let shown: Vec<Markup> = runs(blocks).into_iter().map(block).collect();
+    html! {
+        @for block in &shown { (block) }
         (more(sections, "pools"))
     }
+}
+
+fn block_item(item: &Item, links: &Links<'_>) -> Markup {
+    let class = match item.grade {
+        _ if item.quiet => "quiet",
+        Some(Grade::Bad) if !item.below.is_empty() => "failure",
+        Some(Grade::Bad | Grade::Warning) => "remark",
+        _ => "item",
+    };
+    html! { div class=(class) { (self::item(item, links)) } }
 }
 
 fn folded(section: &Section, open: bool, links: &Links<'_>) -> Markup {
@@ -166,15 +180,7 @@ fn folded(section: &Section, open: bool, links: &Links<'_>) -> Markup {
 
 fn block(block: &Block, links: &Links<'_>) -> Markup {
     match block {
-        Block::Item(item) => {
-            let class = match item.grade {
-                _ if item.quiet => "quiet",
-                Some(Grade::Bad) if !item.below.is_empty() => "failure",
-                Some(Grade::Bad | Grade::Warning) => "remark",
-                _ => "item",
-            };
-            html! { div class=(class) { (self::item(item, links)) } }
-        }
+        Block::Item(item) => block_item(item, links),
         Block::Section(section) => folded(section, true, links),
         Block::Table(table) => self::table(table, links),
         Block::Fields(fields) => self::fields(fields),

@@ -2,7 +2,7 @@
 //!
 //! Each cell is a link with a label to its table row, so the grid works without colors and scripts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
@@ -47,6 +47,7 @@ fn display_name(nodes: &Nodes, pool: &NodePool) -> String {
 /// The sections. Empty without pools.
 pub(super) fn sections(nodes: &Nodes) -> Markup {
     let total: usize = nodes.pools.iter().map(|pool| pool.nodes.len()).sum();
+    let filled = filled(nodes);
     let mut first = 0;
     html! {
         @if nodes.pools.len() > 1 || !nodes.pool_columns.is_empty() { (pools(nodes)) "\n" }
@@ -55,7 +56,7 @@ pub(super) fn sections(nodes: &Nodes) -> Markup {
                 h2 { "Nodes (" (total) ")" }
                 (legend(nodes))
                 @for (index, pool) in nodes.pools.iter().enumerate() {
-                    section.pool id={ "p" (index) } { (pool_section(nodes, pool, first, total <= MAX_EXPANDED)) }
+                    section.pool id={ "p" (index) } { (pool_section(nodes, &filled, pool, first, total <= MAX_EXPANDED)) }
                     @let () = first += pool.nodes.len();
                 }
             }
@@ -72,7 +73,7 @@ fn pools(nodes: &Nodes) -> Markup {
             tr {
                 th scope="row" { a href={ "#p" (index) } { (display_name(nodes, pool)) } }
                 td.number { (pool.nodes.len()) }
-                @for value in &pool.cells { td.number { (value.text()) } }
+                @for value in &pool.cells { td { (value.text()) } }
                 td.bar { (bar(&counts)) }
                 td {
                     (state_counts(&counts))
@@ -129,11 +130,12 @@ fn legend(nodes: &Nodes) -> Markup {
     }
 }
 
-fn pool_section(nodes: &Nodes, pool: &NodePool, first: usize, open: bool) -> Markup {
+fn pool_section(nodes: &Nodes, filled: &BTreeSet<usize>, pool: &NodePool, first: usize, open: bool) -> Markup {
     let (name, counts) = (display_name(nodes, pool), counts(&pool.nodes));
     let title = format!("Nodes: {name}");
     let with_message = pool.nodes.iter().any(|node| !node.message.is_empty());
-    let columns = ["node", "state"].into_iter().chain(nodes.columns.iter().map(|column| column.title));
+    let titles = nodes.columns.iter().enumerate().filter(|(index, _)| filled.contains(index));
+    let columns = ["node", "state"].into_iter().chain(titles.map(|(_, column)| column.title));
     let columns: Vec<&str> = columns.chain(with_message.then_some("message")).collect();
     html! {
         h3 { (name) }
@@ -154,20 +156,27 @@ fn pool_section(nodes: &Nodes, pool: &NodePool, first: usize, open: bool) -> Mar
             "\n"
             details open[open] {
                 summary { "Table of " (count(pool.nodes.len(), "node")) }
-                (scrolling("nodes", Some(&title), &columns, &rows(pool, first, with_message)))
+                (scrolling("nodes", Some(&title), &columns, &rows(pool, filled, first, with_message)))
             }
             "\n"
         }
     }
 }
 
-fn rows(pool: &NodePool, first: usize, with_message: bool) -> Markup {
+/// The columns with any value.
+fn filled(nodes: &Nodes) -> BTreeSet<usize> {
+    let has_value =
+        |index: &usize| nodes.all().any(|(_, node)| node.cells.get(*index).is_some_and(|cell| *cell != Cell::Empty));
+    (0..nodes.columns.len()).filter(has_value).collect()
+}
+
+fn rows(pool: &NodePool, filled: &BTreeSet<usize>, first: usize, with_message: bool) -> Markup {
     html! {
         @for (index, node) in pool.nodes.iter().enumerate() {
             tr class=(class(node.state)) id={ "n" (first + index) } tabindex="-1" {
                 th scope="row" { (node.name.as_str()) }
                 td { (Plain(&node.words)) }
-                @for cell in &node.cells {
+                @for cell in filled.iter().filter_map(|index| node.cells.get(*index)) {
                     td { @if *cell == Cell::Empty { "–" } @else { (Plain(&cell.text())) } }
                 }
                 @if with_message { td.says { (Plain(&node.message)) } }

@@ -6,8 +6,8 @@ use std::io;
 use std::io::Write;
 
 use super::{
-    ANOTHER_DEFAULT, Block, Cell, Field, Fields, Item, Listed, Nodes, Piece, Report, Section, Table, Text, listed,
-    state_counts,
+    ANOTHER_DEFAULT, Block, Cell, Field, Fields, Item, Listed, Nodes, Piece, Report, Run, Section, Table, Text, listed,
+    runs, state_counts,
 };
 use crate::report::markdown::{code, html, prose, row};
 use crate::report::{clipped, count, timeline};
@@ -72,39 +72,26 @@ fn head(report: &Report) -> String {
 /// The parts that a limit of length may omit.
 fn parts(report: &Report, all: bool) -> Vec<Part> {
     let most = if report.complete { usize::MAX } else { MAX_ROWS };
-    let mut parts = Vec::new();
-    let mut items: Vec<&Item> = Vec::new();
-    let close = |items: &mut Vec<&Item>, parts: &mut Vec<Part>| {
-        if !items.is_empty() {
-            parts.push(Part::Note(list(items, most)));
-            items.clear();
+    let part = |run| match run {
+        Run::Items(items) => Some(Part::Note(list(&items, most))),
+        Run::Block(Block::Section(section)) if section.messages => {
+            Some(Part::Minor(title(section), self::section(section, false)))
         }
+        Run::Block(Block::Section(section)) if section.folded => {
+            let (full, brief) = (self::section(section, false), self::section(section, true));
+            // Falls back to the full form if the brief one is not shorter.
+            let brief = if brief.len() < full.len() { brief } else { full.clone() };
+            Some(Part::Section { title: title(section), number: section.number, full, brief })
+        }
+        Run::Block(Block::Detail(_)) => None,
+        Run::Block(Block::Table(table)) if table.overview => {
+            let rows = table.rows.iter().map(|cells| row(cells.iter().map(cell))).collect();
+            Some(Part::Rows { head: table_head(table), rows })
+        }
+        Run::Block(Block::Nodes(nodes)) => Some(Part::Fixed(self::nodes(nodes, all))),
+        Run::Block(other) => Some(Part::Fixed(drawn(other, false))),
     };
-    for block in &report.blocks {
-        if let Block::Item(item) = block {
-            items.push(item);
-            continue;
-        }
-        close(&mut items, &mut parts);
-        match block {
-            Block::Section(section) if section.messages => parts.push(Part::Minor(title(section), drawn(block, false))),
-            Block::Section(section) if section.folded => {
-                let (full, brief) = (drawn(block, false), drawn(block, true));
-                // Falls back to the full form if the brief one is not shorter.
-                let brief = if brief.len() < full.len() { brief } else { full.clone() };
-                parts.push(Part::Section { title: title(section), number: section.number, full, brief });
-            }
-            Block::Detail(_) => {}
-            Block::Table(table) if table.overview => {
-                let rows = table.rows.iter().map(|cells| row(cells.iter().map(cell))).collect();
-                parts.push(Part::Rows { head: table_head(table), rows });
-            }
-            Block::Nodes(nodes) => parts.push(Part::Fixed(self::nodes(nodes, all))),
-            other => parts.push(Part::Fixed(drawn(other, false))),
-        }
-    }
-    close(&mut items, &mut parts);
-    parts
+    runs(&report.blocks).into_iter().filter_map(part).collect()
 }
 
 fn title(section: &Section) -> String {
@@ -139,19 +126,11 @@ fn drawn(block: &Block, brief: bool) -> String {
 
 /// Blocks, with items that follow each other in one list.
 fn all(blocks: &[Block], brief: bool) -> String {
-    let mut text = String::new();
-    for block in blocks {
-        if matches!(block, Block::Item(_)) && text.ends_with("\n\n") && is_item(&text) {
-            text.pop();
-        }
-        text.push_str(&drawn(block, brief));
-    }
-    text
-}
-
-/// Reports whether the last line of a text is an item.
-fn is_item(text: &str) -> bool {
-    text.trim_end().rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with("- "))
+    let text = |run| match run {
+        Run::Items(items) => list(&items, MAX_ROWS),
+        Run::Block(block) => drawn(block, brief),
+    };
+    runs(blocks).into_iter().map(text).collect()
 }
 
 fn section(section: &Section, brief: bool) -> String {
