@@ -9,6 +9,8 @@ pub mod atomic_file;
 pub mod capture;
 pub mod commands;
 pub mod doctor;
+pub(crate) mod doctor_facts;
+pub(crate) mod effective;
 pub mod gates;
 pub mod history;
 mod https;

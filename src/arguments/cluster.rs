@@ -131,9 +131,19 @@ impl ClusterArgs {
 
     /// Namespace of the ConfigMaps: from the command line, the repository, or the default of the binding.
     pub(crate) fn namespace(&self, desired: &Desired, reader: &ClusterReader) -> Result<NamespaceName, CommandError> {
-        let named = self.namespace.clone().or_else(|| desired.namespace.clone());
-        let default = reader.binding().default_namespace();
-        named.map_or_else(|| NamespaceName::new(default).map_err(|error| invalid_default_name(&error)), Ok)
+        self.namespace_or(desired.namespace.as_ref(), reader.binding())
+    }
+
+    /// The namespace that the command line names, or else the `other` one, or else the default of the binding.
+    pub(crate) fn namespace_or(
+        &self,
+        other: Option<&NamespaceName>,
+        binding: Binding,
+    ) -> Result<NamespaceName, CommandError> {
+        match self.namespace.as_ref().or(other) {
+            Some(namespace) => Ok(namespace.clone()),
+            None => NamespaceName::new(binding.default_namespace()).map_err(|error| invalid_default_name(&error)),
+        }
     }
 }
 

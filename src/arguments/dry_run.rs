@@ -1,34 +1,28 @@
 //! Argument `--dry-run`, in the syntax of kubectl.
 
+use clap::ArgAction;
+
 /// Argument that previews a command.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct DryRunArgs {
     /// Show the plan and change nothing. The strategies are those of kubectl: client, the default of --dry-run, and none.
-    #[arg(long, value_name = "STRATEGY", num_args = 0..=1, require_equals = true, value_parser = parse)]
-    #[arg(default_value = "none", default_missing_value = "client", hide_default_value = true)]
-    dry_run: Strategy,
-}
-
-/// Strategy of a dry run, in the terms of kubectl: the program that carries it out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Strategy {
-    /// No dry run.
-    None,
-    /// nodecfg, which reads the cluster and writes nothing.
-    Client,
+    #[arg(long, value_name = "STRATEGY", num_args = 0..=1, require_equals = true, value_parser = is_dry)]
+    #[arg(default_value = "none", default_missing_value = "client", hide_default_value = true, action = ArgAction::Set)]
+    dry_run: bool,
 }
 
 impl DryRunArgs {
     /// Reports whether the command must change nothing.
     pub(crate) fn is_requested(self) -> bool {
-        self.dry_run == Strategy::Client
+        self.dry_run
     }
 }
 
-fn parse(name: &str) -> Result<Strategy, &'static str> {
+/// Whether a strategy of kubectl is a dry run.
+fn is_dry(name: &str) -> Result<bool, &'static str> {
     match name {
-        "client" => Ok(Strategy::Client),
-        "none" => Ok(Strategy::None),
+        "client" => Ok(true),
+        "none" => Ok(false),
         "server" => Err("an API server cannot try out a change that waits for nodes; use client, which reads the \
                          cluster and writes nothing"),
         _ => Err("the strategy must be client or none"),

@@ -1,6 +1,6 @@
 //! Arguments for repositories on git servers, and the fetch with its timeouts and progress line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +9,10 @@ use tokio::sync::oneshot;
 use crate::arguments::cluster::parse_timeout;
 use crate::repository::remote::{Environment, Extent, Progress, Request, read};
 use crate::repository::signature::Signers;
-use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RemoteError, RepositoryError, open, resolve};
+use crate::repository::{Folder, RemoteAddress, RemoteError, RepositoryError};
 use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
-use crate::terminal::github_actions;
 use crate::terminal::status_area::{StatusArea, StatusLine};
-use nodecfg_contract::names::CommitId;
 use nodecfg_fleet::snapshot::Snapshot;
 
 /// Time without data from the server after which a fetch fails.
@@ -45,89 +43,24 @@ impl Default for GitArgs {
     }
 }
 
-/// The files to read: repository, revision and signers.
-#[derive(Debug, Clone)]
-pub(crate) struct SnapshotSource<'a> {
-    /// A folder or an address.
-    pub(crate) repository: &'a Path,
-    pub(crate) revision: Option<String>,
-    pub(crate) worktree: bool,
-    pub(crate) git: &'a GitArgs,
-    /// Keys one of which must have signed the commit.
-    pub(crate) signers: Option<Arc<Signers>>,
-}
-
-impl SnapshotSource<'_> {
-    /// The address, if the repository is on a server.
-    pub(crate) fn remote(&self) -> Result<Option<RemoteAddress>, CommandError> {
-        // An address is always UTF-8.
-        let Some(text) = self.repository.to_str() else { return Ok(None) };
-        match Address::parse(text, Path::exists) {
-            Ok(Address::Local(_)) => Ok(None),
-            Ok(Address::Remote(address)) => Ok(Some(address)),
-            Err(error) => Err(repository_error(RepositoryError::Address(error))),
-        }
-    }
-
-    /// The files to read from a folder.
-    fn local(&self) -> OpenOptions {
-        OpenOptions {
-            path: self.repository.to_owned(),
-            folder: self.git.folder.clone().unwrap_or_default(),
-            revision: self.revision.clone(),
-            worktree: self.worktree,
-            signers: self.signers.clone(),
-            checkout: github_actions::checkout(),
-        }
-    }
-
-    /// Commit of the revision of a local repository. `None` if only reading the files tells it.
-    pub(crate) async fn commit(&self) -> Result<Option<CommitId>, CommandError> {
-        if self.remote()?.is_some() {
-            return Ok(None);
-        }
-        let options = self.local();
-        on_thread(move || resolve(&options))?.await.map_err(panicked)?.map_err(repository_error)
-    }
-
-    /// Reads the files, from a server if necessary. The status area shows the progress of a fetch.
-    pub(crate) async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
-        let options = self.local();
-        let Some(address) = self.remote()? else {
-            return on_thread(move || open(&options))?.await.map_err(panicked)?.map_err(repository_error);
+impl GitArgs {
+    /// Fetches a revision of a repository on a server. The status area shows the progress.
+    pub(crate) async fn fetch(
+        &self,
+        address: RemoteAddress,
+        revision: Option<String>,
+        signers: Option<Arc<Signers>>,
+        progress: Option<&StatusArea>,
+    ) -> Result<Snapshot, CommandError> {
+        let Some(cache) = self.git_cache.clone().or_else(default_cache) else {
+            let source = Box::new(RemoteError::NoCache);
+            return Err(RepositoryError::Remote { address: address.to_string(), source }.into());
         };
-        let OpenOptions { folder, revision, .. } = options;
-        if self.worktree {
-            return Err(CommandError::usage(
-                format!("--worktree reads files in a folder, and {address} is on a server"),
-                "omit --worktree",
-            ));
-        }
-        let Some(cache) = self.git.git_cache.clone().or_else(default_cache) else {
-            return Err(repository_error(RepositoryError::Remote {
-                address: address.to_string(),
-                source: Box::new(RemoteError::NoCache),
-            }));
-        };
+        let folder = self.folder.clone().unwrap_or_default();
         let environment = Environment::new(std::env::vars_os());
-        let request = Request { address, revision, folder, cache, signers: self.signers.clone(), environment };
-        fetch(request, self.git.git_timeout, progress).await
+        let request = Request { address, revision, folder, cache, signers, environment };
+        fetch(request, self.git_timeout, progress).await
     }
-
-    /// The folder that file paths in messages start from, or the address of a remote repository.
-    pub(crate) fn root(&self) -> String {
-        let folder = self.git.folder.as_ref().map(Folder::as_str).unwrap_or_default();
-        match self.remote() {
-            Ok(Some(address)) if folder.is_empty() => address.to_string(),
-            Ok(Some(address)) => format!("{address}/{folder}"),
-            _ if folder.is_empty() => self.repository.to_string_lossy().into_owned(),
-            _ => self.repository.join(folder).to_string_lossy().into_owned(),
-        }
-    }
-}
-
-fn repository_error(error: RepositoryError) -> CommandError {
-    CommandError::Repository(Box::new(error))
 }
 
 fn default_cache() -> Option<PathBuf> {
@@ -147,6 +80,13 @@ impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.0.cancel();
     }
+}
+
+/// Does work with git on a separate thread, because it may take long.
+pub(crate) async fn with_git<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RepositoryError> + Send + 'static,
+) -> Result<T, CommandError> {
+    Ok(on_thread(work)?.await.map_err(panicked)??)
 }
 
 /// Starts work with git on a separate thread, because it may take long. The receiver gets the result.
@@ -181,11 +121,11 @@ async fn fetch(
     let overall = timeout.saturating_mul(OVERALL_FACTOR);
     let mut overall_timeout = Box::pin(tokio::time::sleep(overall));
     let failed_with =
-        |source| repository_error(RepositoryError::Remote { address: address.clone(), source: Box::new(source) });
+        |source| CommandError::from(RepositoryError::Remote { address: address.clone(), source: Box::new(source) });
     loop {
         tokio::select! {
             result = &mut receiver => {
-                return result.map_err(panicked)?.map_err(repository_error);
+                return Ok(result.map_err(panicked)??);
             }
             () = tokio::time::sleep(REFRESH) => {}
             () = &mut idle_timeout => {

@@ -1,15 +1,14 @@
 //! Groups of arguments that commands share, each with what it reads: a repository, a cluster, a set of nodes, outputs.
 
 pub(crate) mod cluster;
-pub(crate) mod disruption;
 pub(crate) mod dry_run;
 pub(crate) mod fleet;
 pub(crate) mod gates;
 pub(crate) mod git;
-pub(crate) mod orders;
 pub(crate) mod output;
 pub(crate) mod reports;
 pub(crate) mod repository;
+pub(crate) mod rollout;
 pub(crate) mod scope;
 pub(crate) mod signers;
 pub(crate) mod telemetry;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use crate::arguments::git::{GitArgs, SnapshotSource};
+use crate::arguments::git::{GitArgs, with_git};
 use crate::arguments::signers::SignersArgs;
-use crate::repository::OpenOptions;
+use crate::repository::signature::Signers;
+use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open, resolve};
 use crate::telemetry::spans;
 use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
@@ -18,7 +20,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_contract::names::CommitId;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Built, Checks, Desired, FLEET_FILE, Kubelets, POOLS_FOLDER, build};
+use nodecfg_fleet::{Built, Checks, Desired, Draft, FLEET_FILE, Kubelets, POOLS_FOLDER, build, draft};
 
 /// Variable of the revision to read, unless an option selects one.
 const REVISION: &str = "NODECFG_REV";
@@ -61,73 +63,34 @@ impl RevisionArgs {
         options.into_iter().filter_map(|(option, is_given)| is_given.then_some(option))
     }
 
+    /// These arguments for a folder or address.
+    pub(crate) fn of(&self, path: &Path) -> RepositoryArgs {
+        RepositoryArgs { path: Some(path.to_owned()), revision: self.clone() }
+    }
+
     /// How nodecfg treats findings that kubelets ignore.
     pub(crate) fn gate(&self) -> Strictness {
         if self.lenient { Strictness::Lenient } else { Strictness::Strict }
     }
 }
 
-/// Arguments that select a repository.
-#[derive(Debug, Clone, clap::Args)]
+/// Arguments that select a repository. Commands that need none remove the default, and some make REPO the option `--repo`.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RepositoryArgs {
     /// Read this repository, a folder or an address on a git server: https://host/path, ssh://user@host/path,
     /// user@host:path or file:///path.
-    #[arg(value_name = "REPO", default_value = ".")]
-    pub(crate) path: PathBuf,
+    #[arg(id = "repository", value_name = "REPO", default_value = ".")]
+    path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) revision: RevisionArgs,
 }
 
-/// Arguments that select a repository of a command that needs none. Where other arguments have no names, REPO is the
-/// option `--repo`.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct OptionalRepositoryArgs {
-    /// Read this repository: a folder in a git repository, or an address on a git server.
-    #[arg(id = "repository", value_name = "REPO")]
-    path: Option<PathBuf>,
-    #[command(flatten)]
-    revision: RevisionArgs,
-}
-
-impl OptionalRepositoryArgs {
-    /// Reports whether the command line names a repository.
-    pub(crate) fn is_named(&self) -> bool {
-        self.path.is_some()
-    }
-
-    /// The repository that the command line names.
-    ///
-    /// # Errors
-    /// An option reads a repository, and none is named.
-    pub(crate) fn named(&self) -> Result<Option<RepositoryArgs>, CommandError> {
-        match (&self.path, self.revision.given().next()) {
-            (Some(path), _) => Ok(Some(self.at(path))),
-            (None, Some(option)) => Err(CommandError::usage(
-                format!("{option} reads a repository, and none is named"),
-                "name the folder or address of the repository",
-            )),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// Reads the repository that the command line names.
-    pub(crate) async fn load(&self, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
-        let Some(repository) = self.named()? else { return Ok(None) };
-        let loaded = repository.load(terminal).await?;
-        loaded.record(terminal);
-        Ok(Some(loaded))
-    }
-
-    fn at(&self, path: &Path) -> RepositoryArgs {
-        RepositoryArgs { path: path.to_owned(), revision: self.revision.clone() }
-    }
-}
-
 /// Arguments of commands that use the repository in the current folder, if it has one.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(mut_arg("repository", |repository| repository.default_value(None)))]
 pub(crate) struct LocalRepositoryArgs {
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Read no repository, also in the folder of one.
     #[arg(long, conflicts_with_all = ["repository", "rev", "worktree", "lenient", "folder", "verify_commits"])]
     no_repo: bool,
@@ -143,7 +106,7 @@ impl LocalRepositoryArgs {
             return Ok(None);
         }
         if !self.is_named() && self.is_here() {
-            return Ok(Some(self.repository.at(Path::new("."))));
+            return Ok(Some(self.repository.clone()));
         }
         self.repository.named()
     }
@@ -181,7 +144,7 @@ impl Loaded {
 impl RepositoryArgs {
     /// HEAD of this repository.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), revision: RevisionArgs::default() }
+        RevisionArgs::default().of(path)
     }
 
     /// The same repository at another revision.
@@ -190,14 +153,89 @@ impl RepositoryArgs {
         Self { revision, ..self.clone() }
     }
 
-    /// Reads the files of the revision.
-    async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
-        SnapshotSource { signers: self.revision.signers.read()?, ..self.source() }.snapshot(progress).await
+    /// The working tree of the same repository.
+    pub(crate) fn at_worktree(self) -> Self {
+        Self { revision: RevisionArgs { rev: None, worktree: true, ..self.revision }, ..self }
+    }
+
+    /// The folder or address.
+    pub(crate) fn path(&self) -> &Path {
+        self.path.as_deref().unwrap_or(Path::new("."))
+    }
+
+    /// Reports whether the command line names a repository.
+    pub(crate) fn is_named(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// These arguments, if they name a repository.
+    ///
+    /// # Errors
+    /// An option reads a repository, and none is named.
+    fn named(&self) -> Result<Option<Self>, CommandError> {
+        match (self.is_named(), self.revision.given().next()) {
+            (true, _) => Ok(Some(self.clone())),
+            (false, Some(option)) => Err(CommandError::usage(
+                format!("{option} reads a repository, and none is named"),
+                "name the folder or address of the repository",
+            )),
+            (false, None) => Ok(None),
+        }
+    }
+
+    /// The address, if the repository is on a server.
+    pub(crate) fn address(&self) -> Result<Option<RemoteAddress>, CommandError> {
+        // An address is always UTF-8.
+        let Some(text) = self.path().to_str() else { return Ok(None) };
+        match Address::parse(text, Path::exists).map_err(RepositoryError::Address)? {
+            Address::Local(_) => Ok(None),
+            Address::Remote(address) => Ok(Some(address)),
+        }
+    }
+
+    /// Whether the repository is on a git server.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.address(), Ok(Some(_)))
+    }
+
+    /// The files to read from a folder, without a signature check.
+    fn local(&self) -> OpenOptions {
+        OpenOptions {
+            path: self.path().to_owned(),
+            folder: self.revision.git.folder.clone().unwrap_or_default(),
+            revision: self.rev(),
+            worktree: self.revision.worktree,
+            signers: None,
+            checkout: github_actions::checkout(),
+        }
     }
 
     /// Commit of the revision of a local repository. `None` if only reading the files tells it.
     pub(crate) async fn commit(&self) -> Result<Option<CommitId>, CommandError> {
-        self.source().commit().await
+        if self.address()?.is_some() {
+            return Ok(None);
+        }
+        let options = self.local();
+        with_git(move || resolve(&options)).await
+    }
+
+    /// Reads the files of the revision. One of the keys must have signed the commit.
+    pub(crate) async fn snapshot(
+        &self,
+        signers: Option<Arc<Signers>>,
+        progress: Option<&StatusArea>,
+    ) -> Result<Snapshot, CommandError> {
+        let Some(address) = self.address()? else {
+            let options = OpenOptions { signers, ..self.local() };
+            return with_git(move || open(&options)).await;
+        };
+        if self.revision.worktree {
+            return Err(CommandError::usage(
+                format!("--worktree reads files in a folder, and {address} is on a server"),
+                "omit --worktree",
+            ));
+        }
+        self.revision.git.fetch(address, self.rev(), signers, progress).await
     }
 
     /// Reads the files of the revision again. `None` if they are those of `last`, which are then not validated again.
@@ -205,29 +243,24 @@ impl RepositoryArgs {
     /// # Errors
     /// As [`load`](Self::load). The files may then differ from `last`.
     pub(crate) async fn reload(&self, last: Option<&Snapshot>) -> Result<Option<Loaded>, CommandError> {
-        let snapshot = self.snapshot(None).await?;
+        let snapshot = self.snapshot(self.revision.signers.read()?, None).await?;
         if last == Some(&snapshot) { Ok(None) } else { self.loaded(snapshot).map(Some) }
-    }
-
-    /// Whether the repository is on a git server.
-    pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.source().remote(), Ok(Some(_)))
-    }
-
-    /// The files to read, without a signature check.
-    fn source(&self) -> SnapshotSource<'_> {
-        let RevisionArgs { worktree, git, .. } = &self.revision;
-        SnapshotSource { repository: &self.path, revision: self.rev(), worktree: *worktree, git, signers: None }
     }
 
     /// The folder that file paths in messages start from, or the address of a remote repository.
     pub(crate) fn root(&self) -> String {
-        self.source().root()
+        let folder = self.revision.git.folder.as_ref().map(Folder::as_str).unwrap_or_default();
+        match self.address() {
+            Ok(Some(address)) if folder.is_empty() => address.to_string(),
+            Ok(Some(address)) => format!("{address}/{folder}"),
+            _ if folder.is_empty() => self.path().to_string_lossy().into_owned(),
+            _ => self.path().join(folder).to_string_lossy().into_owned(),
+        }
     }
 
     /// The local clone whose history is read.
     pub(crate) fn history_options(&self) -> Result<OpenOptions, CommandError> {
-        if let Some(address) = self.source().remote()? {
+        if let Some(address) = self.address()? {
             return Err(CommandError::usage(
                 format!("history requires a clone, and {address} is on a server"),
                 "clone the repository and name its folder",
@@ -239,14 +272,7 @@ impl RepositoryArgs {
                 "omit --worktree",
             ));
         }
-        Ok(OpenOptions {
-            path: self.path.clone(),
-            folder: self.revision.git.folder.clone().unwrap_or_default(),
-            revision: self.rev(),
-            worktree: false,
-            signers: None,
-            checkout: github_actions::checkout(),
-        })
+        Ok(self.local())
     }
 
     /// The revision to read, unless it is HEAD or the working tree.
@@ -263,7 +289,7 @@ impl RepositoryArgs {
     /// are others.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let RevisionArgs { worktree, git, .. } = &self.revision;
-        let path = Some(&self.path).filter(|path| *path != Path::new("."));
+        let path = Some(self.path()).filter(|path| *path != Path::new("."));
         let mut words: Vec<String> = path.map(|path| path.to_string_lossy().into_owned()).into_iter().collect();
         words.extend(self.rev().into_iter().flat_map(|revision| ["--rev".to_owned(), revision]));
         words.extend(git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]));
@@ -276,8 +302,7 @@ impl RepositoryArgs {
         let mut words = vec!["nodecfg".to_owned(), "validate".to_owned()];
         words.extend(self.arguments());
         words.extend(self.revision.lenient.then(|| "--lenient".to_owned()));
-        let command =
-            shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned());
+        let command = quoted(words);
         if minors.is_empty() {
             return command;
         }
@@ -287,20 +312,30 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds its desired state. Any error finding fails, with all findings.
     pub(crate) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
-        let reading = async { self.loaded(self.snapshot(terminal.progress()).await?) };
+        let reading = async {
+            let signers = self.revision.signers.read()?;
+            self.loaded(self.snapshot(signers, terminal.progress()).await?)
+        };
         reading.instrument(spans::stage("load")).await
     }
 
-    /// Reads another revision of the same folder to compare with. Its signature is not checked.
-    pub(crate) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
-        let mut other = self.at(revision);
-        other.revision.signers = SignersArgs::default();
-        other.load(terminal).await
+    /// Reads the repository that the command line names, if any.
+    pub(crate) async fn load_named(&self, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
+        let Some(repository) = self.named()? else { return Ok(None) };
+        let loaded = repository.load(terminal).await?;
+        loaded.record(terminal);
+        Ok(Some(loaded))
     }
 
-    /// Reads the files of another revision of the same folder to roll out. It must be signed like this one.
-    pub(crate) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
-        self.at(revision).snapshot(terminal.progress()).await
+    /// The files of the revision, and their valid part. One of the keys must have signed the commit.
+    pub(crate) async fn draft(
+        &self,
+        signers: Option<Arc<Signers>>,
+        terminal: &mut Terminal,
+    ) -> Result<(Snapshot, Draft), CommandError> {
+        let snapshot = self.snapshot(signers, terminal.progress()).instrument(spans::stage("load")).await?;
+        let draft = draft(&snapshot, self.gate());
+        Ok((snapshot, draft))
     }
 
     fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, CommandError> {
@@ -311,6 +346,18 @@ impl RepositoryArgs {
             None => Err(CommandError::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
     }
+}
+
+/// REPO of a command that needs no repository. `help` states its use.
+pub(crate) fn optional(repository: clap::Arg, help: &str) -> clap::Arg {
+    let help = format!("{help}: a folder in a git repository, or an address on a git server");
+    repository.default_value(None).help(help)
+}
+
+/// The words as a command for a shell.
+pub(crate) fn quoted(words: impl IntoIterator<Item = String>) -> String {
+    let words: Vec<String> = words.into_iter().collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 /// Parses a supported Kubernetes version: `1.36`, `v1.36.2`.

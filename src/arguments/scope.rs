@@ -44,7 +44,7 @@ impl ScopeArgs {
         reader: &ClusterReader,
         namespace: &NamespaceName,
     ) -> Result<Scope, CommandError> {
-        let pools = self.pools(desired)?;
+        let pools = existing_pools(&self.pool, desired)?;
         match &self.selector {
             None => Ok(of_pools(pools)),
             Some(selector) => {
@@ -53,20 +53,16 @@ impl ScopeArgs {
             }
         }
     }
+}
 
-    /// The pools of --pool; empty without it.
-    fn pools(&self, desired: &Desired) -> Result<BTreeSet<PoolName>, CommandError> {
-        if let Some(pool) = self.pool.iter().find(|pool| !desired.pools.contains_key(pool)) {
-            let known = desired.pools.keys().map(PoolName::as_str);
-            return Err(unknown_name(
-                "pool",
-                pool.as_str(),
-                "in the repository",
-                known,
-                "omit --pool to include all pools",
-            ));
+/// The pools of --pool, which must exist; empty without it.
+pub(crate) fn existing_pools(pools: &[PoolName], desired: &Desired) -> Result<BTreeSet<PoolName>, CommandError> {
+    match pools.iter().find(|pool| !desired.pools.contains_key(pool)) {
+        None => Ok(pools.iter().cloned().collect()),
+        Some(pool) => {
+            let help = "omit --pool to include all pools";
+            Err(unknown_name("pool", pool, "in the repository", desired.pools.keys(), help))
         }
-        Ok(self.pool.iter().cloned().collect())
     }
 }
 
@@ -146,8 +142,8 @@ mod tests {
     fn pools_limit_the_run_and_must_exist() {
         let wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
         let of = |names: &[&str]| {
-            let args = ScopeArgs { pool: names.iter().map(|name| pool_name(name)).collect(), ..ScopeArgs::default() };
-            args.pools(&wanted).map(of_pools)
+            let names: Vec<PoolName> = names.iter().map(|name| pool_name(name)).collect();
+            existing_pools(&names, &wanted).map(of_pools)
         };
         assert_eq!(of(&[]).ok(), Some(Scope::Everything));
         assert_eq!(of(&["b"]).ok(), Some(Scope::Pools([pool_name("b")].into())));

@@ -12,14 +12,14 @@ const LISTED: usize = 10;
 /// Error for a pool or node (`kind`) that does not exist in `place`.
 ///
 /// Its help is the nearest known name, or else `help`. Without `help`, it lists the known names.
-pub(crate) fn unknown_name<'k>(
+pub(crate) fn unknown_name<'k, N: AsRef<str> + ?Sized + 'k>(
     kind: &str,
-    name: &str,
+    name: &(impl AsRef<str> + ?Sized),
     place: &str,
-    known: impl IntoIterator<Item = &'k str>,
+    known: impl IntoIterator<Item = &'k N>,
     help: &str,
 ) -> CommandError {
-    let known: Vec<&str> = known.into_iter().collect();
+    let (name, known): (&str, Vec<&str>) = (name.as_ref(), known.into_iter().map(AsRef::as_ref).collect());
     let message = format!("there is no {kind} {name} {place}");
     if let Some(near) = nearest(name, known.iter().copied()) {
         return CommandError::usage(message, format!("did you mean {near}?"));

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::starter::{CurrentConfig, Repository, StarterPool, starter_repository, without_secrets};
+use super::starter::{CurrentConfig, RepositoryFiles, StarterPool, starter_repository, without_secrets};
+use crate::report::count;
+use crate::terminal::failure::CommandError;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Finding, Severity, Strictness};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -78,7 +80,7 @@ pub fn common_config(nodes: &[&Node], observed: &Observed) -> (CurrentConfig, Ve
         _ => CurrentConfig::Local,
     };
     let is_uniform = counted.len() <= 1 && most.is_some();
-    let counts = counted.values().map(|(count, what)| format!("{} on {what}", number(*count)));
+    let counts = counted.values().map(|(number, what)| format!("{} on {what}", count(*number, "node")));
     let pause_reasons = if is_uniform {
         Vec::new()
     } else {
@@ -87,28 +89,10 @@ pub fn common_config(nodes: &[&Node], observed: &Observed) -> (CurrentConfig, Ve
     without_secrets(runs, pause_reasons)
 }
 
-fn number(nodes: usize) -> String {
-    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
-}
-
 fn text_of(source: &ConfigSource, observed: &Observed) -> Option<String> {
     let map = source.config_map.as_ref()?;
     let fetched = observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()?;
     fetched.text(&map.kubelet_config_key).map(str::to_owned)
-}
-
-/// Failed adoption.
-#[derive(Debug)]
-pub enum AdoptionError {
-    /// The repository is invalid, and no configuration is left to omit.
-    Invalid {
-        /// The errors.
-        findings: Vec<Finding>,
-        /// The files.
-        snapshot: Box<Snapshot>,
-    },
-    /// The plan still changes nodes after every pool was paused.
-    Changing,
 }
 
 /// Creates the files. Omits invalid configurations and pauses pools whose nodes would change. `namespace` is that of
@@ -117,24 +101,31 @@ pub enum AdoptionError {
 /// # Errors
 /// When the repository is invalid and no configuration is left to omit, or the plan still changes nodes after every
 /// pool was paused.
-pub fn adopt(draft: &mut Draft, observed: &Observed, namespace: &NamespaceName) -> Result<Repository, AdoptionError> {
+pub(crate) fn adopt(
+    draft: &mut Draft,
+    observed: &Observed,
+    namespace: &NamespaceName,
+) -> Result<RepositoryFiles, CommandError> {
     // Each round omits a configuration or pauses a pool.
     for _ in 0..=draft.pools.len().saturating_mul(2) {
         let repository = starter_repository(&draft.fleet, draft.namespace.as_ref(), &draft.pools);
-        let snapshot = Snapshot::of_texts(repository.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+        let snapshot = Snapshot::of_texts(repository.iter().map(|(path, text)| (path.as_str(), text.as_str())));
         let built = build(&snapshot, &Checks { gate: Strictness::Strict, kubelets: Kubelets::OfNodes });
         let errors: Vec<Finding> =
             built.findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
         let is_adopted = match built.desired {
             Some(desired) => pause_changing_pools(draft, &desired, observed, namespace),
             None if omit_invalid_configurations(draft, &errors) => false,
-            None => return Err(AdoptionError::Invalid { findings: errors, snapshot: Box::new(snapshot) }),
+            None => return Err(CommandError::Invalid { findings: errors, snapshot: Box::new(snapshot) }),
         };
         if is_adopted {
             return Ok(repository);
         }
     }
-    Err(AdoptionError::Changing)
+    Err(CommandError::usage(
+        "cannot create a repository that changes nothing on these nodes",
+        "write the repository by hand: docs/reference/repository.md",
+    ))
 }
 
 /// Omits invalid configurations, and reports whether it omitted any.
@@ -246,6 +237,6 @@ mod tests {
         let repository = adopt(&mut draft, &observed, &NamespaceName::new("kube-system").unwrap()).unwrap();
         assert_eq!(draft.pools[0].runs, CurrentConfig::Local);
         assert!(draft.pools[0].pause_reasons[0].contains("nodecfg does not accept"), "{draft:?}");
-        assert!(repository.files["pools/gpu/pool.yaml"].contains("paused: true"));
+        assert!(repository["pools/gpu/pool.yaml"].contains("paused: true"));
     }
 }

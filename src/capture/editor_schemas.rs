@@ -2,7 +2,7 @@
 //! one.
 
 use super::remarks::is_same_yaml;
-use super::starter::Repository;
+use super::starter::RepositoryFiles;
 use kubelet_config::Minor;
 use nodecfg_fleet::FLEET_FILE;
 use nodecfg_fleet::formats::schema;
@@ -36,10 +36,9 @@ pub fn with_schema_line(path: &str, text: &str) -> String {
 }
 
 /// Adds schemas for editors to a repository. That of KubeletConfiguration is for a kubelet of this version.
-#[must_use]
-pub fn with_schemas(repository: Repository, minor: Minor) -> Repository {
-    let mut files: std::collections::BTreeMap<String, String> =
-        repository.files.iter().map(|(path, text)| (path.clone(), with_schema_line(path, text))).collect();
+pub(crate) fn with_schemas(repository: RepositoryFiles, minor: Minor) -> RepositoryFiles {
+    let mut files: RepositoryFiles =
+        repository.iter().map(|(path, text)| (path.clone(), with_schema_line(path, text))).collect();
     for (name, schema) in [
         ("fleet", schema::fleet_schema()),
         ("nodepool", schema::nodepool_schema()),
@@ -47,7 +46,7 @@ pub fn with_schemas(repository: Repository, minor: Minor) -> Repository {
     ] {
         files.insert(format!("{SCHEMA_FOLDER}/{name}.schema.json"), schema::pretty(&schema));
     }
-    Repository { files }
+    files
 }
 
 #[cfg(test)]
@@ -60,14 +59,13 @@ mod tests {
     fn each_line_names_a_schema_that_accepts_its_file() {
         let repository = with_schemas(empty_repository(&FleetName::new("default").unwrap()), Minor(36));
         let mut named = 0;
-        for (path, text) in repository.files.iter().filter(|(path, _)| path.ends_with(".yaml")) {
+        for (path, text) in repository.iter().filter(|(path, _)| path.ends_with(".yaml")) {
             let line = text.lines().next().unwrap_or_default();
             let target =
                 line.strip_prefix("# yaml-language-server: $schema=").unwrap_or_else(|| panic!("{path}: {line}"));
             let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
             let schema = kubelet_config::values::clean_path(&format!("/{folder}/{target}"));
-            let schema: serde_json::Value =
-                serde_json::from_str(&repository.files[schema.trim_start_matches('/')]).unwrap();
+            let schema: serde_json::Value = serde_json::from_str(&repository[schema.trim_start_matches('/')]).unwrap();
             let content: serde_json::Value = serde_saphyr::from_str(text).unwrap();
             assert!(jsonschema::is_valid(&schema, &content), "{path}");
             named += 1;

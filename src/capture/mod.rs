@@ -5,27 +5,29 @@
 //! - `agreement.rs` and `remarks.rs` compare the configurations of several nodes.
 //! - `pools.rs`, `starter.rs` and `adoption.rs` create a repository that changes no node of a cluster.
 //! - `editor_schemas.rs` adds JSON Schemas for editors.
-//!
-//! Pure: must not use a client, a file or the clock.
+//! - `from_cluster.rs` and `running.rs` read the cluster, and `write_files.rs` writes the files. All others are pure: they
+//!   must not use a client, a file or the clock.
 
 mod adoption;
 mod agreement;
 mod configz;
 mod editor_schemas;
+pub(crate) mod from_cluster;
 mod pools;
 mod remarks;
+pub(crate) mod running;
 mod starter;
 mod strip_defaults;
+pub(crate) mod write_files;
 
-pub use adoption::{AdoptionError, Draft, adopt, common_config};
+pub use adoption::Draft;
 pub use agreement::{Common, Difference, Share, common};
 pub use configz::{NodeConfiguration, OmissionReason, OmittedField, running_config, to_yaml};
-pub use editor_schemas::{SCHEMA_FOLDER, schema_of, with_schema_line, with_schemas};
-pub use pools::{Group, Selection, group_nodes};
-use remarks::wrapped;
-pub use remarks::{comments, is_same_yaml, names, remarks};
-pub use starter::{CurrentConfig, Repository, StarterPool, captured_pool, empty_repository, starter_repository};
-pub use strip_defaults::without_defaults;
+pub use pools::{Group, Selection};
+use remarks::{comments, is_same_yaml, wrapped};
+pub use remarks::{names, remarks};
+pub(crate) use starter::RepositoryFiles;
+pub use starter::{CurrentConfig, StarterPool};
 
 /// A `kubelet.yaml` with the common configuration, and with `from` and remarks as comments. `None` for a
 /// configuration beyond the limits of a document. Omits the comments when they would change the parsed content.

@@ -6,6 +6,7 @@ use textwrap::wrap;
 
 use super::agreement::{Common, Share};
 use crate::layout::within;
+use crate::report;
 use kubelet_config::document::Document;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::{at_most, escaped};
@@ -57,11 +58,7 @@ fn field(path: &str) -> String {
 /// Names of the first nodes, and the number of the others.
 #[must_use]
 pub fn names(nodes: &[NodeName]) -> String {
-    let shown: Vec<&str> = nodes.iter().take(NAMED_NODES).map(NodeName::as_str).collect();
-    match nodes.len().saturating_sub(NAMED_NODES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    report::names(nodes.iter().map(NodeName::as_str), NAMED_NODES)
 }
 
 /// Text in lines of at most `width` columns. The first line starts after `indent`, the others two columns further.

@@ -43,12 +43,8 @@ pub struct StarterPool {
     pub captured: Option<Common>,
 }
 
-/// New repository.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Repository {
-    /// Files by path.
-    pub files: BTreeMap<String, String>,
-}
+/// The files of a new repository, by path.
+pub(crate) type RepositoryFiles = BTreeMap<String, String>;
 
 const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n";
 const LOCAL: &str = r"  kubelet:
@@ -92,8 +88,11 @@ pub(super) fn without_secrets(runs: CurrentConfig, mut pause_reasons: Vec<String
 }
 
 /// Repository with these pools.
-#[must_use]
-pub fn starter_repository(fleet: &FleetName, namespace: Option<&NamespaceName>, pools: &[StarterPool]) -> Repository {
+pub(crate) fn starter_repository(
+    fleet: &FleetName,
+    namespace: Option<&NamespaceName>,
+    pools: &[StarterPool],
+) -> RepositoryFiles {
     let mut files = BTreeMap::from([
         (FLEET_FILE.to_owned(), fleet_file(fleet, namespace)),
         ("README.md".to_owned(), readme(pools.iter().map(|pool| &pool.group.name))),
@@ -113,7 +112,7 @@ pub fn starter_repository(fleet: &FleetName, namespace: Option<&NamespaceName>, 
             }
         }
     }
-    Repository { files }
+    files
 }
 
 /// What captured nodes of a pool run on their local configuration.
@@ -209,8 +208,7 @@ fn selector(selection: &Selection) -> String {
 }
 
 /// Example repository, without a cluster.
-#[must_use]
-pub fn empty_repository(fleet: &FleetName) -> Repository {
+pub(crate) fn empty_repository(fleet: &FleetName) -> RepositoryFiles {
     const NAME: &str = "general";
     const SPEC: &str = "  # Default: the nodes labeled nodecfg.dev/pool=general.
   nodeSelector:
@@ -237,7 +235,7 @@ containerLogMaxSize: 20Mi
         (format!("pools/{NAME}/pool.yaml"), pool),
         (format!("pools/{NAME}/kubelet.yaml"), kubelet.to_owned()),
     ];
-    Repository { files: files.into() }
+    files.into()
 }
 
 fn readme<'p>(pools: impl Iterator<Item = &'p PoolName>) -> String {
@@ -276,8 +274,8 @@ mod tests {
         }
     }
 
-    fn built(repository: &Repository) -> nodecfg_fleet::Desired {
-        let snapshot = Snapshot::of_texts(repository.files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    fn built(repository: &RepositoryFiles) -> nodecfg_fleet::Desired {
+        let snapshot = Snapshot::of_texts(repository.iter().map(|(path, text)| (path.as_str(), text.as_str())));
         let built = build(&snapshot, &Checks { gate: Strictness::Strict, kubelets: Kubelets::OfNodes });
         let loud: Vec<_> = built.findings.iter().filter(|finding| finding.severity != Severity::Note).collect();
         assert!(loud.is_empty(), "{loud:#?}");
@@ -325,8 +323,8 @@ mod tests {
         );
         let placements = ["a", "b", "replaced"].map(|name| by_name(name).placement);
         assert_eq!(placements, [None, None, Some(Placement::Replace)]);
-        assert_eq!(repository.files["pools/a/kubelet.yaml"], content);
-        assert_eq!(repository.files["pools/d/kubelet.yaml"], OVERLAY, "no field of its own, whatever the nodes run");
+        assert_eq!(repository["pools/a/kubelet.yaml"], content);
+        assert_eq!(repository["pools/d/kubelet.yaml"], OVERLAY, "no field of its own, whatever the nodes run");
     }
 
     #[test]
@@ -337,7 +335,7 @@ mod tests {
         let selection = Selection::ByName(PoolName::new("a").unwrap());
         let repository =
             starter_repository(&FleetName::new("prod").unwrap(), None, &[pool("a", selection, runs, &pause_reasons)]);
-        let all = format!("{:?}", repository.files);
+        let all = format!("{:?}", repository);
         assert!(!all.contains("s3cr3t") && all.contains("staticPodURLHeader"), "{all}");
         let pool = &built(&repository).pools[&PoolName::new("a").unwrap()];
         assert!(pool.policy.paused && matches!(pool.target, PoolTarget::Local));
@@ -363,12 +361,12 @@ mod tests {
     fn captured_pool_is_paused_and_names_its_nodes() {
         let name = PoolName::new("gpu").unwrap();
         let mut repository = empty_repository(&FleetName::new("default").unwrap());
-        let kubelet = repository.files["pools/general/kubelet.yaml"].clone();
+        let kubelet = repository["pools/general/kubelet.yaml"].clone();
         for (elsewhere, says) in [(false, "# Nodes: the nodes labeled"), (true, "in spec.nodeSelector")] {
             let text = captured_pool(&name, elsewhere);
             assert!(text.contains(says) && text.lines().all(|line| line.chars().count() <= 80), "{text}");
-            repository.files.insert("pools/gpu/pool.yaml".to_owned(), text);
-            repository.files.insert("pools/gpu/kubelet.yaml".to_owned(), kubelet.clone());
+            repository.insert("pools/gpu/pool.yaml".to_owned(), text);
+            repository.insert("pools/gpu/kubelet.yaml".to_owned(), kubelet.clone());
             let pool = &built(&repository).pools[&name];
             assert!(pool.policy.paused);
             assert_eq!(pool.selector.to_string(), "nodecfg.dev/pool=gpu");

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use super::{CommandResult, Exit, Terminal};
 use crate::arguments::cluster::parse_timeout;
-use crate::arguments::orders::{OrderArgs, holder, parse_reason};
-use crate::report::orders::{AbortResult, Aborted, Holder};
+use crate::arguments::fleet::FleetArgs;
+use crate::arguments::rollout::parse_reason;
+use crate::report::orders::AbortResult;
 use crate::report::{Format, orders};
 use crate::runs::emit::Shown;
 use crate::runs::run;
-use nodecfg_cluster::lock;
-use nodecfg_cluster::lock::HoldState;
 use nodecfg_observed::Abort;
 
 /// Stop the rollout that holds the lock of a fleet, wherever it runs.
@@ -30,7 +29,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
     timeout: Duration,
     #[command(flatten)]
-    order: OrderArgs,
+    fleet: FleetArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -39,48 +38,16 @@ Examples:
   nodecfg abort --back                    also return nodes that have not converged";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let location = args.order.locate(false).await?;
+    let location = args.fleet.locate_orders(false).await?;
     let by = location.requester().await?;
     let mut stop = run::defer_signals("no longer waiting; the order to abort remains in effect");
-    let snapshot = lock::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
-        let Holder { identity, .. } = holder(snapshot.view.as_ref(), snapshot.now)?;
-        let mut orders = snapshot.orders.clone();
-        let reason = args.reason.clone();
-        let abort = Abort { holder: identity, by: by.clone(), at: snapshot.now, reason, back: args.back };
-        orders.abort(&abort).then_some(orders)
-    })
-    .await?;
-    let mut aborted = Aborted {
-        fleet: location.fleet.clone(),
-        namespace: location.namespace.clone(),
-        result: AbortResult::NothingRuns,
-        holder: holder(snapshot.view.as_ref(), snapshot.now),
-        expired: None,
-        order: None,
-        seconds: 0.0,
+    let order = |holder: String, at| Abort { holder, by: by.clone(), at, reason: args.reason.clone(), back: args.back };
+    let (is_text, width) = (format == Format::Text, terminal.err_width);
+    let waiting = |holder: &_, order: Option<&_>| match is_text {
+        true => writeln!(terminal.info(), "{}", orders::waiting(holder, order, width)),
+        false => Ok(()),
     };
-    if let Some(running) = aborted.holder.clone() {
-        aborted.order = snapshot.orders.abort.clone();
-        if format == Format::Text {
-            let width = terminal.err_width;
-            writeln!(terminal.info(), "{}", orders::waiting(&running, aborted.order.as_ref(), width))?;
-        }
-        let (reader, namespace) = (&location.reader, location.namespace.as_str());
-        let began = nodecfg_clock::instant();
-        let end = tokio::select! {
-            end = lock::wait_for_release(reader, namespace, &location.fleet, &running.identity, args.timeout) => end?,
-            Ok(_) = stop.wait_for(|stopped| *stopped) => HoldState::StillHeld,
-        };
-        aborted.seconds = nodecfg_clock::instant().saturating_duration_since(began).as_secs_f64();
-        (aborted.result, aborted.expired) = match end {
-            HoldState::Released => (AbortResult::Ended, None),
-            HoldState::Expired(dead) => (AbortResult::HolderDied, dead.expired),
-            HoldState::StillHeld => (AbortResult::StillRunning, None),
-        };
-    } else if let Some(dead) = lock::expired_holder(snapshot.view.as_ref(), snapshot.now) {
-        aborted.result = AbortResult::HolderDied;
-        (aborted.holder, aborted.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
-    }
+    let aborted = location.abort(order, args.timeout, &mut stop, waiting).await?;
     let exit = match aborted.result {
         AbortResult::StillRunning if *stop.borrow() => Exit::NotConverged,
         AbortResult::StillRunning => Exit::Locked,

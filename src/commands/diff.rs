@@ -17,7 +17,7 @@ use crate::runs::comparison::{ComparisonBase, declared, side};
 use crate::runs::drain_forecast::with_drained_pods;
 use crate::runs::kubelet_samples::KubeletArgs;
 use crate::runs::planning::{Allowances, plan, warn, warn_of};
-use crate::runs::{plan_file, plan_options, run, write_review};
+use crate::runs::{plan_file, run, write_review};
 use kubelet_config::NEWEST_RELEASED;
 use kubelet_config::finding::Severity;
 use nodecfg_contract::names::{CommitId, NameError};
@@ -109,7 +109,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let written = write_review::write("diff", &review, format, args.max_chars, &args.reports, verbose, terminal);
     let exit = written.max(if review.is_changed() { Exit::Changes } else { Exit::Done });
     let Some((path, saved)) = args.out.as_ref().zip(saved) else { return Ok(exit) };
-    let command = plan_options::sync_command(path, &saved.options, &args.repository, &args.bound);
+    let command = plan_file::sync_command(path, &saved.options, &args.repository, &args.bound);
     Ok(match plan_file::save(path, &saved, &command, format, terminal) {
         Ok(()) => exit,
         // The review is printed already. A second document would make it unreadable.
@@ -126,9 +126,7 @@ impl Args {
     /// The revision to compare with, if any.
     fn base(&self) -> Result<Option<String>, CommandError> {
         let Some(merged) = &self.merge_of else { return Ok(self.against.clone()) };
-        let base = merged_into(&self.repository.history_options()?, merged);
-        let base = base.map_err(|error| CommandError::Repository(Box::new(error)))?;
-        Ok(Some(base.as_str().to_owned()))
+        Ok(Some(merged_into(&self.repository.history_options()?, merged)?.as_str().to_owned()))
     }
 
     /// Compares two revisions, and checks the new one for the kubelet versions that the pools declare.
@@ -192,7 +190,7 @@ impl Args {
         };
         let review = with_drained_pods(review, plan, &reader).await;
         let saved = cluster.map(|cluster| {
-            let given = plan_options::given(self.allowances, &self.repository, &self.bound);
+            let given = plan_file::given(self.allowances, &self.repository, &self.bound);
             plan_file::saved(cluster, &reader, &planned, given)
         });
         Ok((review, saved))

@@ -7,7 +7,7 @@ use crate::arguments::cluster::ClusterArgs;
 use crate::arguments::gates::GateArgs;
 use crate::arguments::output::Output;
 use crate::arguments::repository::RepositoryArgs;
-use crate::arguments::unknown_name::unknown_name;
+use crate::arguments::scope::existing_pools;
 use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
 use crate::runs::emit::Shown;
@@ -67,12 +67,8 @@ pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) ->
 impl Args {
     /// The gates of the selected pools.
     fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(&'d Gate, &'d PoolName)>, CommandError> {
-        if let Some(pool) = self.pool.iter().find(|pool| !desired.pools.contains_key(pool)) {
-            let known = desired.pools.keys().map(PoolName::as_str);
-            let help = "omit --pool to include all pools";
-            return Err(unknown_name("pool", pool.as_str(), "in the repository", known, help));
-        }
-        let pools = desired.pools.values().filter(|pool| self.pool.is_empty() || self.pool.contains(&pool.name));
+        let selected = existing_pools(&self.pool, desired)?;
+        let pools = desired.pools.values().filter(|pool| selected.is_empty() || selected.contains(&pool.name));
         Ok(pools.flat_map(|pool| pool.policy.gates.iter().map(|gate| (gate, &pool.name))).collect())
     }
 }

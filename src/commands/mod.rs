@@ -11,6 +11,7 @@ use std::process::{ExitCode, Termination as _};
 use clap::{Parser, Subcommand};
 use clap_complete::CompleteEnv;
 use nodecfg_agent::cli::usage;
+use tokio::runtime::Builder;
 
 mod abort;
 mod capture;
@@ -216,9 +217,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
     let (format, verbose) = (cli.output.format(), cli.verbosity());
     match cli.command {
-        Command::Validate(args) => {
-            cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, verbose, terminal)))
-        }
+        Command::Validate(args) => cli
+            .output
+            .shape()
+            .and_then(|shape| finish(Builder::new_current_thread(), validate::run(&args, shape, verbose, terminal))),
         Command::Effective(args) => block_on(run::until_signal(effective::run(&args, format?, terminal))),
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
@@ -250,18 +252,10 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
 }
 
 fn block_on<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
-    finish(tokio::runtime::Builder::new_multi_thread(), future)
+    finish(Builder::new_multi_thread(), future)
 }
 
-/// Runs the future on the current thread.
-fn block_on_one<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
-    finish(tokio::runtime::Builder::new_current_thread(), future)
-}
-
-fn finish<F>(mut builder: tokio::runtime::Builder, future: F) -> CommandResult
-where
-    F: Future<Output = CommandResult>,
-{
+fn finish<F: Future<Output = CommandResult>>(mut builder: Builder, future: F) -> CommandResult {
     let runtime = builder.enable_all().build().map_err(CommandError::Runtime)?;
     let result = runtime.block_on(future);
     // Background work, such as an open watch, must not delay the exit.

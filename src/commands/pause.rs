@@ -1,17 +1,13 @@
 //! `nodecfg pause`: pauses rollouts of pools.
 
-use std::collections::BTreeMap;
-
 use super::{CommandResult, Exit, Terminal};
-use crate::arguments::orders::{FleetLocation, OrderArgs, holder, parse_reason};
-use crate::report::orders::{PoolOrder, PoolOrders, PoolResult};
+use crate::arguments::fleet::FleetArgs;
+use crate::arguments::rollout::parse_reason;
+use crate::report::orders::{PoolOrders, PoolResult};
 use crate::report::{Format, orders};
 use crate::runs::emit::Shown;
-use crate::runs::run;
-use nodecfg_cluster::lock;
-use nodecfg_cluster::lock::LeaseSnapshot;
 use nodecfg_contract::names::PoolName;
-use nodecfg_observed::Pause;
+use nodecfg_observed::{Orders, Pause};
 
 /// Pause rollouts of pools until they are resumed.
 ///
@@ -30,7 +26,7 @@ pub(super) struct Args {
     #[arg(long)]
     allow_unknown: bool,
     #[command(flatten)]
-    order: OrderArgs,
+    fleet: FleetArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -39,71 +35,30 @@ Examples:
   nodecfg resume gpu";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let location = args.order.locate(true).await?;
-    let known = location.pools().await?;
+    let location = args.fleet.locate_orders(true).await?;
     let by = location.requester().await?;
-    let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
+    let help = "pass --allow-unknown to pause a pool that was never rolled out";
+    // The same value in every attempt, so that a write whose response was lost is recognized.
     let mut wanted: Option<Pause> = None;
-    let mut unknown = None;
-    let _held = run::defer_signals("finishing the current change");
-    let snapshot = lock::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
-        // The same value in every attempt, so that a write whose response was lost is recognized.
-        let pause = wanted.get_or_insert_with(|| Pause {
-            by: by.clone(),
-            at: snapshot.now,
-            reason: args.reason.clone(),
-            allowed: None,
-        });
-        let is_known = |pool: &PoolName| known.contains(pool) || snapshot.orders.pauses.contains_key(pool);
-        unknown = args.pools.iter().find(|pool| !args.allow_unknown && !is_known(pool)).cloned();
-        if unknown.is_some() {
-            return None;
-        }
-        let mut orders = snapshot.orders.clone();
-        for pool in &args.pools {
-            if let Some(old) = orders.pause(pool, pause).filter(|old| old != pause) {
-                before.insert(pool.clone(), old);
-            }
-        }
-        (orders != snapshot.orders).then_some(orders)
-    })
-    .await?;
-    if let Some(pool) = unknown {
-        let help = "pass --allow-unknown to pause a pool that was never rolled out";
-        return Err(location.unknown_pool(&pool, &known, help));
-    }
-    let order = |pool: &PoolName| {
-        let before = before.get(pool).cloned();
-        PoolOrder {
-            pool: pool.clone(),
-            result: if before.is_some() { PoolResult::Updated } else { PoolResult::Paused },
-            pause: snapshot.orders.pauses.get(pool).cloned(),
-            before,
-            known: known.contains(pool),
-        }
+    let pause = |orders: &mut Orders, pool: &PoolName, at| {
+        let pause = || Pause { by: by.clone(), at, reason: args.reason.clone(), allowed: None };
+        let pause = wanted.get_or_insert_with(pause);
+        orders.pause(pool, pause).filter(|old| old != pause)
     };
-    print_results("pause", &args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
+    let result = |was_paused| if was_paused { PoolResult::Updated } else { PoolResult::Paused };
+    let results = location.order_pools(&args.pools, (!args.allow_unknown).then_some(help), pause, result).await?;
+    print_results("pause", &args.fleet, results, format, terminal)
 }
 
-/// Prints the result of an order, once for each pool.
+/// Prints the result of an order for pools.
 pub(super) fn print_results(
     command: &'static str,
-    order: &OrderArgs,
-    location: FleetLocation,
-    snapshot: &LeaseSnapshot,
-    mut pools: Vec<PoolOrder>,
+    fleet: &FleetArgs,
+    results: PoolOrders,
     format: Format,
     terminal: &mut Terminal,
 ) -> CommandResult {
-    pools.sort_by(|a, b| a.pool.cmp(&b.pool));
-    pools.dedup_by(|a, b| a.pool == b.pool);
-    let results = PoolOrders {
-        fleet: location.fleet,
-        namespace: location.namespace,
-        pools,
-        running: holder(snapshot.view.as_ref(), snapshot.now),
-    };
-    let scope_args = order.scope_args();
+    let scope_args = fleet.scope_args();
     let report = orders::pools(command, &results, &scope_args);
     Ok(Shown::of(results, report, terminal).print(format.into(), Exit::Done, terminal))
 }

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
 use super::install::parse_path;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::repository::RepositoryArgs;
@@ -32,7 +30,7 @@ pub(super) struct Args {
     pub(super) repository: RepositoryArgs,
     /// Print this format.
     #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Format,
+    format: Consumer,
     /// Write to FILE instead of standard output.
     #[arg(long, value_name = "FILE", value_parser = parse_file)]
     out: Option<PathBuf>,
@@ -55,47 +53,13 @@ Examples:
   nodecfg render gpu --format kubeadm-patch --out patches/kubeletconfiguration+merge.yaml
                                                       write the file for kubeadm's --patches";
 
-/// A format of `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// The KubeletConfiguration, as in the ConfigMap.
-    File,
-    /// A file for the kubelet's --config-dir (kubelet 1.28).
-    DropIn,
-    /// User data for cloud-init that writes the file.
-    CloudInit,
-    /// A NodeConfig of nodeadm, for EKS with Amazon Linux 2023.
-    Nodeadm,
-    /// A file for kubeadm's --patches (kubeadm 1.25).
-    KubeadmPatch,
-    /// Fields of an EC2NodeClass of Karpenter with Amazon Linux 2023.
-    Karpenter,
-    /// A KubeadmConfigTemplate of Cluster API.
-    ClusterApi,
-}
-
-impl From<Format> for Consumer {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::File => Self::File,
-            Format::DropIn => Self::DropIn,
-            Format::CloudInit => Self::CloudInit,
-            Format::Nodeadm => Self::Nodeadm,
-            Format::KubeadmPatch => Self::KubeadmPatch,
-            Format::Karpenter => Self::Karpenter,
-            Format::ClusterApi => Self::ClusterApi,
-        }
-    }
-}
-
 pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    let (consumer, settings) = (Consumer::from(args.format), args.settings()?);
+    let (consumer, settings) = (args.format, args.settings()?);
     let loaded = args.repository.load(terminal).await?;
     let found = declared(&loaded, args.repository.gate())?;
     let desired = &loaded.desired;
     let Some(pool) = desired.pools.get(&args.pool) else {
-        let known = desired.pools.keys().map(PoolName::as_str);
-        return Err(unknown_name("pool", args.pool.as_str(), "in the repository", known, ""));
+        return Err(unknown_name("pool", &args.pool, "in the repository", desired.pools.keys(), ""));
     };
     let PoolTarget::Config(rendered) = &pool.target else {
         return Err(CommandError::usage(
@@ -122,14 +86,14 @@ impl Args {
     /// The settings, unless one has no effect on the format.
     fn settings(&self) -> Result<Settings, CommandError> {
         let is_file = self.kubelet_config.is_some() || self.kubelet_config_dir.is_some();
-        let format = Consumer::from(self.format).as_str();
-        if is_file && self.format != Format::CloudInit {
+        let format = self.format.as_str();
+        if is_file && self.format != Consumer::CloudInit {
             return Err(CommandError::usage(
                 format!("only cloud-init writes --kubelet-config or --kubelet-config-dir, and not {format}"),
                 "omit this option",
             ));
         }
-        if self.name.is_some() && !matches!(self.format, Format::Karpenter | Format::ClusterApi) {
+        if self.name.is_some() && !matches!(self.format, Consumer::Karpenter | Consumer::ClusterApi) {
             let message = format!("--name requires --format karpenter or cluster-api, because {format} has no object");
             return Err(CommandError::usage(message, "omit --name"));
         }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::repository::{Loaded, OptionalRepositoryArgs};
+use crate::arguments::repository::{Loaded, RepositoryArgs, optional, quoted};
 use crate::report;
 use crate::report::findings;
 use crate::sandbox_nodes;
@@ -29,9 +29,9 @@ const DEFAULT_SPEED: f64 = 10.0;
 /// logs every request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
-#[command(mut_arg("repository", |repository| repository.long("repo").display_order(2).conflicts_with("pools").help(
-    "Create nodes that match the pools of this repository: a folder in a git repository, or an address on a git server"
-)))]
+#[command(mut_arg("repository", |repository| optional(
+    repository, "Create nodes that match the pools of this repository"
+).long("repo").display_order(2).conflicts_with("pools")))]
 pub(super) struct Args {
     /// Create N nodes; with --repo, N nodes for each pool.
     #[arg(long, value_name = "N", default_value_t = 6)]
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pools: Vec<PoolName>,
     #[command(flatten)]
-    repository: OptionalRepositoryArgs,
+    repository: RepositoryArgs,
     /// Simulate this Kubernetes version: 1.21 (kubelets follow spec.configSource) or 1.36 (agents follow
     /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
@@ -140,7 +140,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let requested = args.kubernetes_version.map(Version::profile);
-    let loaded = args.repository.load(terminal).await?;
+    let loaded = args.repository.load_named(terminal).await?;
     let (profile, mut specs) = match &loaded {
         Some(loaded) => matching_nodes(&loaded.desired, args.nodes, requested, terminal)?,
         None => {
@@ -182,9 +182,7 @@ fn announce(
             writeln!(terminal.info(), "  export KUBECONFIG={}", absolute(path).display())?;
             let repository = loaded.map(|loaded| loaded.arguments.arguments()).unwrap_or_default();
             let pods = (args.simulation.pods > 0).then_some("kubectl get pods --all-namespaces");
-            let sync: Vec<&str> =
-                ["nodecfg", "sync"].into_iter().chain(repository.iter().map(String::as_str)).collect();
-            let sync = shlex::try_join(sync.iter().copied()).unwrap_or_else(|_| sync.join(" "));
+            let sync = quoted(["nodecfg", "sync"].map(str::to_owned).into_iter().chain(repository));
             for command in ["kubectl get nodes"].into_iter().chain(pods).chain(["nodecfg status", &sync]) {
                 writeln!(terminal.info(), "  {command}")?;
             }
@@ -234,6 +232,18 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 /// Arguments that run `sync` against an embedded cluster.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Sandbox")]
+#[command(mut_arg("fault", |fault| fault.requires("sandbox").help(
+    "Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg help sandbox` lists the kinds"
+)))]
+#[command(mut_arg("pods", |pods| pods.long("sandbox-pods").requires("sandbox")))]
+#[command(mut_arg("pod_fault", |fault| fault.requires("sandbox").help(
+    "Add a pod to a node that a drain cannot move as usual, such as gpu-1=hangs. `nodecfg help sandbox` lists the kinds"
+)))]
+#[command(mut_arg("seed", |seed| seed.requires("sandbox")))]
+#[command(mut_arg("speed", |speed| speed.long("sandbox-speed").requires("sandbox").help(
+    "Run the nodes, soaks, convergence timeouts and trials this many times faster than in real time. On a busy machine \
+     they are slower"
+)))]
 pub(super) struct SandboxArgs {
     /// Run against an embedded cluster with nodes that match the repository. It is deleted afterwards.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
@@ -245,34 +255,19 @@ pub(super) struct SandboxArgs {
     /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", requires = "sandbox", hide_possible_values = true)]
     sandbox_version: Option<Version>,
-    /// Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg help sandbox` lists the kinds.
-    #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
-    fault: Vec<FaultSpec>,
-    /// Run N pods on each node: of DaemonSets, and of ReplicaSets with PodDisruptionBudgets.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox", value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PODS)))]
-    sandbox_pods: u8,
-    /// Add a pod to a node that a drain cannot move as usual, such as gpu-1=hangs. `nodecfg help sandbox` lists the
-    /// kinds.
-    #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
-    pod_fault: Vec<PodFaultSpec>,
-    /// Seed the random number generator.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
-    seed: u64,
-    /// Run the nodes, soaks, convergence timeouts and trials this many times faster than in real time. On a
-    /// busy machine they are slower.
-    #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, requires = "sandbox", value_parser = parse_speed)]
-    sandbox_speed: f64,
+    #[command(flatten)]
+    simulation: SimulationArgs,
 }
 
 impl SandboxArgs {
     /// Speed of the nodes' time; 1 without a sandbox.
     pub(super) fn speed(&self) -> f64 {
-        if self.sandbox { self.sandbox_speed } else { 1.0 }
+        if self.sandbox { self.simulation.speed } else { 1.0 }
     }
 
     /// The embedded cluster in messages.
     pub(super) fn server(&self) -> String {
-        match self.sandbox_speed {
+        match self.simulation.speed {
             1.0 => "a sandbox cluster in real time".to_owned(),
             speed => format!("a sandbox cluster at {speed} times real speed"),
         }
@@ -290,15 +285,8 @@ impl SandboxArgs {
         let per_pool = usize::try_from(self.sandbox_nodes.get()).unwrap_or(usize::MAX);
         let requested = self.sandbox_version.map(Version::profile);
         let (profile, specs) = matching_nodes(&loaded.desired, per_pool, requested, terminal)?;
-        let simulation = SimulationArgs {
-            fault: self.fault.clone(),
-            pods: self.sandbox_pods,
-            pod_fault: self.pod_fault.clone(),
-            seed: self.seed,
-            speed: self.sandbox_speed,
-        };
         // Logs of agents are not part of the output of this command.
-        let options = EmbeddedOptions { log_agents: false, ..simulation.options(profile, specs.len()) };
+        let options = EmbeddedOptions { log_agents: false, ..self.simulation.options(profile, specs.len()) };
         Ok(Some(Embedded::start(options, specs).await?))
     }
 }

@@ -6,20 +6,21 @@ use super::sandbox::{START_CONFIGURATION, SandboxArgs};
 use super::{CommandResult, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
 use crate::arguments::dry_run::DryRunArgs;
+use crate::arguments::fleet::FleetLocation;
 use crate::arguments::gates::RolloutGateArgs;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::rollout::{ReasonArgs, RolloutArgs, TrialArgs};
 use crate::arguments::scope::ScopeArgs;
 use crate::arguments::telemetry::MetricsArgs;
 use crate::report::Format;
 use crate::report::progress::RunHeader;
-use crate::runs::comparison::side;
 use crate::runs::kubelet_samples::KubeletArgs;
-use crate::runs::plan_file::LoadedPlan;
+use crate::runs::plan_file::PlanFile;
 use crate::runs::planning::Allowances;
-use crate::runs::reconcile::{ReasonArgs, Reconciliation, RolloutArgs, TrialArgs};
+use crate::runs::reconcile::Reconciliation;
 use crate::runs::run::Purpose;
-use crate::runs::{plan_file, plan_options, run, write_review};
+use crate::runs::{plan_file, run, write_review};
 use nodecfg_clock::ScaledClock;
 use nodecfg_plan::Options;
 use nodecfg_sandbox::Embedded;
@@ -81,8 +82,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         write_review::create_reports(&args.reports)?;
     }
-    let given = || plan_options::given(args.allowances, &args.repository, &args.bound);
-    let loaded_plan = args.plan.as_deref().map(|path| LoadedPlan::read(path, given())).transpose()?;
+    let given = plan_file::given(args.allowances, &args.repository, &args.bound);
+    let mut saved_plan = args.plan.as_deref().map(|path| PlanFile::read(path, given)).transpose()?;
     let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;
     loaded.record(terminal);
@@ -92,10 +93,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
         None => cluster.reader(keys).await?,
     };
-    let saved_plan = match loaded_plan {
-        Some(loaded_plan) => Some(loaded_plan.check(&reader, &loaded).await?),
-        None => None,
-    };
+    if let Some(saved_plan) = &mut saved_plan {
+        saved_plan.check(&reader, &loaded).await?;
+    }
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
@@ -105,16 +105,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     }
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let scope = args.scope.resolve(&loaded.desired, &reader, &namespace).await?;
-    let options = Options { scope, ..allowances.options(namespace, repository.gate()) };
+    let options = Options { scope, ..allowances.options(namespace.clone(), repository.gate()) };
     if let Some(saved_plan) = &saved_plan {
         saved_plan.fail_if_stale(&loaded, &reader, &options).await?;
     }
+    let gates = args.gates.options(reader.objects())?;
+    let location = FleetLocation { reader, fleet: loaded.desired.fleet.clone(), namespace };
     let reconciliation = Reconciliation {
         purpose: Purpose::Sync,
         loaded: &loaded,
-        side: side(&args.repository, &loaded),
         header: &header,
-        reader: &reader,
+        location: &location,
         saved_plan: saved_plan.as_ref(),
         options,
         pause: None,
@@ -123,7 +124,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         wait_trial: args.trial.wait_trial,
         speed: args.sandbox.speed(),
         clock: sandbox.as_ref().map_or_else(ScaledClock::real, Embedded::limits_clock),
-        gates: Some(args.gates.options(reader.objects())?),
+        gates: Some(gates),
         reports: &args.reports,
         format,
         verbose,

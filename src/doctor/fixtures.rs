@@ -77,16 +77,13 @@ pub(super) fn healthy(agents: bool) -> Facts {
             .collect(),
         admission: Some(Ok(())),
         bound: Some(Ok(DetectedBinding { agents, evidence: "shown".to_owned() })),
-        installed: match agents {
-            true => Installed {
-                definition: Some(Ok(Some(nodeconfig::definition()))),
-                own_status: Some(Ok(installed(nodecfg_install::own_status_only(false)))),
-                own_taint: Some(Ok(InstalledPolicy::default())),
-                config_maps: Some(Ok(installed(nodecfg_install::config_maps_of(namespace().as_str(), &[])))),
-                pods: Some(Ok(Some(pods))),
-            },
-            false => Installed::default(),
-        },
+        installed: agents.then(|| Installed {
+            definition: Ok(Some(nodeconfig::definition())),
+            own_status: Ok(installed(nodecfg_install::own_status_only(false))),
+            own_taint: Ok(InstalledPolicy::default()),
+            config_maps: Ok(installed(nodecfg_install::config_maps_of(namespace().as_str(), &[]))),
+            pods: Ok(Some(pods)),
+        }),
         signs: observed.nodes.keys().map(|name| (name.clone(), signs.clone())).collect(),
         observed: Some(Ok(observed)),
         unlisted: None,

@@ -17,12 +17,10 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
         Some(Err(cause)) => checks.push(unavailable("binding", cause)),
         Some(Ok(bound)) => checks.push(binding(bound)),
     }
-    if let Some(answer) = &facts.installed.definition {
-        checks.push(definition(answer));
-    }
-    policies::examine(facts, checks);
-    if let Some(answer) = &facts.installed.pods {
-        checks.push(pods(answer));
+    if let Some(installed) = &facts.installed {
+        checks.push(definition(&installed.definition));
+        policies::examine(installed, facts.namespace.as_str(), checks);
+        checks.push(pods(&installed.pods));
     }
     if let (Some(observed), Ok(server)) = (facts.observed(), &facts.server) {
         checks.extend(server.version.as_ref().ok().map(|version| kubelets(observed.nodes.values(), version)));

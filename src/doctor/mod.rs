@@ -215,19 +215,19 @@ pub struct InstalledPolicy {
     pub binding: Option<Value>,
 }
 
-/// Installed objects for agents. `None`: not checked, because agents are not used.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Installed objects for agents.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Installed {
     /// The definition of NodeConfigs.
-    pub definition: Option<Fact<Option<Value>>>,
+    pub definition: Fact<Option<Value>>,
     /// The policy that limits each agent to the status of its own node.
-    pub own_status: Option<Fact<InstalledPolicy>>,
+    pub own_status: Fact<InstalledPolicy>,
     /// The policy that limits agents to the removal of the startup taint.
-    pub own_taint: Option<Fact<InstalledPolicy>>,
+    pub own_taint: Fact<InstalledPolicy>,
     /// The policy that lists the writers of ConfigMaps in the namespace.
-    pub config_maps: Option<Fact<InstalledPolicy>>,
+    pub config_maps: Fact<InstalledPolicy>,
     /// DaemonSet of the agents.
-    pub pods: Option<Fact<Option<Pods>>>,
+    pub pods: Fact<Option<Pods>>,
 }
 
 /// Lock of a fleet, with its orders.
@@ -274,8 +274,8 @@ pub struct Facts {
     pub admission: Option<Fact<()>>,
     /// Detected binding. `None`: not checked.
     pub bound: Option<Fact<DetectedBinding>>,
-    /// Installed objects for agents.
-    pub installed: Installed,
+    /// Installed objects for agents. `None`: not checked, because agents are not used.
+    pub installed: Option<Installed>,
     /// Nodes and ConfigMaps. `None`: not requested.
     pub observed: Option<Fact<Observed>>,
     /// Reason why the ConfigMaps could not be listed.

@@ -2,44 +2,38 @@
 
 use serde_json::Value;
 
-use super::{Check, Fact, Facts, InstalledPolicy, not_checked};
+use super::{Check, Fact, Installed, InstalledPolicy, not_checked};
 use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, config_maps_policy};
 
-pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
-    let installed = &facts.installed;
-    if let Some(answer) = &installed.own_status {
-        let own_status = Wanted {
-            code: "admission-policy",
-            name: OWN_STATUS_POLICY,
-            either: [false, true].map(nodecfg_install::own_status_only).to_vec(),
-            harm: "the agent of one node can write the NodeConfigs of all nodes",
-        };
-        checks.push(own_status.check(answer));
-    }
+pub(super) fn examine(installed: &Installed, namespace: &str, checks: &mut Vec<Check>) {
+    let own_status = Wanted {
+        code: "admission-policy",
+        name: OWN_STATUS_POLICY,
+        either: [false, true].map(nodecfg_install::own_status_only).to_vec(),
+        harm: "the agent of one node can write the NodeConfigs of all nodes",
+    };
+    checks.push(own_status.check(&installed.own_status));
     // Only clusters whose nodes join have it.
-    if let Some(Ok(answer @ InstalledPolicy { policy: Some(_), .. })) = &installed.own_taint {
+    if let Ok(InstalledPolicy { policy: Some(_), .. }) = &installed.own_taint {
         let own_taint = Wanted {
             code: "admission-policy",
             name: OWN_TAINT_POLICY,
             either: vec![nodecfg_install::own_taint_only()],
             harm: "the agent of one node can change all Nodes",
         };
-        checks.push(own_taint.check(&Ok(answer.clone())));
+        checks.push(own_taint.check(&installed.own_taint));
     }
-    if let Some(answer) = &installed.config_maps {
-        let namespace = facts.namespace.as_str();
-        let found = answer.as_ref().ok().and_then(|found| found.policy.as_ref());
-        let own = nodecfg_install::config_map_writers(namespace, &[]);
-        let mut others = found.map(nodecfg_install::writers_of).unwrap_or_default();
-        others.retain(|user| !own.contains(user));
-        let config_maps = Wanted {
-            code: "config-map-policy",
-            name: &config_maps_policy(namespace),
-            either: vec![nodecfg_install::config_maps_of(namespace, &others)],
-            harm: "other users can replace pool pointers and delete ConfigMaps of nodecfg",
-        };
-        checks.push(config_maps.check(answer));
-    }
+    let found = installed.config_maps.as_ref().ok().and_then(|found| found.policy.as_ref());
+    let own = nodecfg_install::config_map_writers(namespace, &[]);
+    let mut others = found.map(nodecfg_install::writers_of).unwrap_or_default();
+    others.retain(|user| !own.contains(user));
+    let config_maps = Wanted {
+        code: "config-map-policy",
+        name: &config_maps_policy(namespace),
+        either: vec![nodecfg_install::config_maps_of(namespace, &others)],
+        harm: "other users can replace pool pointers and delete ConfigMaps of nodecfg",
+    };
+    checks.push(config_maps.check(&installed.config_maps));
 }
 
 /// A policy as this program installs it.
@@ -142,12 +136,12 @@ mod tests {
     /// The writers are a choice of the installation.
     #[test]
     fn accepts_any_writers() {
-        let mut facts = healthy(true);
         let others = ["ci".to_owned(), "o'hara".to_owned()];
-        let namespace = facts.namespace.clone();
-        facts.installed.config_maps = Some(Ok(installed(nodecfg_install::config_maps_of(namespace.as_str(), &others))));
+        let namespace = healthy(true).namespace;
+        let config_maps = Ok(installed(nodecfg_install::config_maps_of(namespace.as_str(), &others)));
+        let found = Installed { config_maps, ..healthy(true).installed.unwrap() };
         let mut checks = Vec::new();
-        examine(&facts, &mut checks);
+        examine(&found, namespace.as_str(), &mut checks);
         assert!(checks.iter().all(|check| check.verdict == CheckResult::Ok), "{checks:#?}");
     }
 }

@@ -213,20 +213,15 @@ fn checks_the_installation_when_agents_need_it() {
     assert_check("binding", CheckResult::Ok, "NodeConfigs", &healthy(true));
     let unclear = changed(true, |facts| facts.bound = Some(Err(cause("binding-unclear"))));
     assert_check("binding", CheckResult::Problem, "binding-unclear", &unclear);
-    let with = |change: fn(&mut Installed)| changed(true, |facts| change(&mut facts.installed));
-    assert_check(
-        "definition",
-        CheckResult::Problem,
-        "is missing",
-        &with(|installed| installed.definition = Some(Ok(None))),
-    );
-    let forbidden = with(|installed| installed.definition = Some(Err(cause("cluster-forbidden"))));
+    let with = |change: fn(&mut Installed)| changed(true, |facts| change(facts.installed.as_mut().unwrap()));
+    assert_check("definition", CheckResult::Problem, "is missing", &with(|installed| installed.definition = Ok(None)));
+    let forbidden = with(|installed| installed.definition = Err(cause("cluster-forbidden")));
     assert_check("definition", CheckResult::Unknown, "no sync needs it", &forbidden);
     let changed_definition = |change: fn(&mut Value)| {
         changed(true, |facts| {
             let mut definition = nodeconfig::definition();
             change(&mut definition);
-            facts.installed.definition = Some(Ok(Some(definition)));
+            facts.installed.as_mut().unwrap().definition = Ok(Some(definition));
         })
     };
     const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
@@ -239,15 +234,12 @@ fn checks_the_installation_when_agents_need_it() {
     let unserved =
         changed_definition(|crd| crd["status"] = json!({"conditions": [{"type": "Established", "status": "False"}]}));
     assert_check("definition", CheckResult::Problem, "does not serve", &unserved);
-    fn missing() -> Option<Fact<InstalledPolicy>> {
-        Some(Ok(InstalledPolicy::default()))
-    }
-    let facts = with(|installed| installed.own_status = missing());
+    let facts = with(|installed| installed.own_status = Ok(InstalledPolicy::default()));
     assert_check("admission-policy", CheckResult::Warning, "own-status is missing", &facts);
-    let facts = with(|installed| installed.config_maps = missing());
+    let facts = with(|installed| installed.config_maps = Ok(InstalledPolicy::default()));
     assert_check("config-map-policy", CheckResult::Warning, "nodecfg-configmaps-kube-system is missing", &facts);
-    assert_check("daemon-set", CheckResult::Note, "is missing", &with(|installed| installed.pods = Some(Ok(None))));
-    let few = with(|installed| installed.pods = Some(Ok(Some(Pods { desired: 3, ready: 2 }))));
+    assert_check("daemon-set", CheckResult::Note, "is missing", &with(|installed| installed.pods = Ok(None)));
+    let few = with(|installed| installed.pods = Ok(Some(Pods { desired: 3, ready: 2 })));
     assert_check("daemon-set", CheckResult::Warning, "2 of 3", &few);
 }
 

@@ -31,21 +31,21 @@ pub use node_file::{DROP_IN_NAME, NodeFile, overlay_as_file};
 pub use scheduling::findings;
 
 /// A format of a consumer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Consumer {
-    /// The KubeletConfiguration, as the ConfigMap contains it.
+    /// The KubeletConfiguration, as in the ConfigMap.
     File,
-    /// A file for the kubelet's `--config-dir`.
+    /// A file for the kubelet's --config-dir (kubelet 1.28).
     DropIn,
-    /// `#cloud-config` that writes the file.
+    /// User data for cloud-init that writes the file.
     CloudInit,
-    /// A NodeConfig of nodeadm, which configures nodes of EKS.
+    /// A NodeConfig of nodeadm, for EKS with Amazon Linux 2023.
     Nodeadm,
-    /// A file for kubeadm's `--patches`.
+    /// A file for kubeadm's --patches (kubeadm 1.25).
     KubeadmPatch,
-    /// An `EC2NodeClass` of Karpenter.
+    /// Fields of an EC2NodeClass of Karpenter with Amazon Linux 2023.
     Karpenter,
-    /// A `KubeadmConfigTemplate` of Cluster API.
+    /// A KubeadmConfigTemplate of Cluster API.
     ClusterApi,
 }
 

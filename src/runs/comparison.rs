@@ -7,7 +7,7 @@ use crate::terminal::streams::Terminal;
 use kubelet_config::NEWEST_RELEASED;
 use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_fleet::snapshot::{Snapshot, Source};
-use nodecfg_fleet::{Built, Checks, Desired, Draft, Kubelets, build, draft};
+use nodecfg_fleet::{Built, Checks, Desired, Draft, Kubelets, build};
 
 /// The revision to compare with. It may be invalid.
 pub(crate) struct ComparisonBase {
@@ -23,12 +23,8 @@ impl ComparisonBase {
         revision: &str,
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
-        let snapshot = match repository.load_revision(revision, terminal).await {
-            Ok(loaded) => loaded.snapshot,
-            Err(CommandError::Invalid { snapshot, .. }) => *snapshot,
-            Err(failure) => return Err(failure),
-        };
-        let draft = draft(&snapshot, repository.gate());
+        // The reviewed revision must be signed, not its base.
+        let (snapshot, draft) = repository.at(revision).draft(None, terminal).await?;
         Ok(Self { side: side_of(&snapshot, Some(revision.to_owned())), snapshot, draft })
     }
 

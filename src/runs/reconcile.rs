@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tracing::Instrument as _;
 
+use super::comparison::side;
 use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
-use super::plan_file::SavedPlanCheck;
+use super::plan_file::PlanFile;
 use super::planning::{Planned, plan, warn};
 use super::run;
 use super::run::{Purpose, Reporter, RunSubject};
-use crate::arguments::cluster::parse_timeout;
+use crate::arguments::fleet::FleetLocation;
 use crate::arguments::gates::GateOptions;
-use crate::arguments::orders::parse_reason;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::Loaded;
+use crate::arguments::rollout::RolloutArgs;
+pub(crate) use crate::arguments::rollout::TrialArgs;
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use crate::review::{Review, Side, of_plan};
@@ -23,75 +24,16 @@ use crate::rollout::Rollout;
 use crate::rollout::execute::{Stop, execute};
 use crate::rollout::prepare::check_permissions;
 use crate::runs::write_review;
-use crate::telemetry::spans;
 use crate::terminal::exit::Exit;
 use crate::terminal::failure::{CommandError, CommandResult};
 use crate::terminal::streams::Terminal;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::lock::{HeldLock, LockOptions};
-use nodecfg_cluster::{ClusterReader, ClusterWriter, lock};
-use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_cluster::ClusterWriter;
+use nodecfg_cluster::lock::HeldLock;
+use nodecfg_contract::names::PoolName;
 use nodecfg_observed::Pause;
 use nodecfg_plan::{Options, Plan, Problem, check_returning};
 use nodecfg_rollout::machine::Mode;
-
-/// Arguments that control a rollout.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct RolloutArgs {
-    /// Roll failed nodes back to their previous configuration.
-    #[arg(long)]
-    rollback_on_failure: bool,
-    #[command(flatten)]
-    lock: LockArgs,
-    /// Send at most N requests concurrently.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
-    /// Start nodes at any time, whatever windows and exclusions say. Requires --reason.
-    #[arg(long, requires = "reason")]
-    pub(crate) ignore_windows: bool,
-}
-
-/// Argument that gives the reason for an exception of one run.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct ReasonArgs {
-    /// Record this reason for --ignore-windows, in Events and reports.
-    #[arg(long, value_name = "TEXT", value_parser = parse_reason, requires = "ignore_windows")]
-    pub(crate) reason: Option<String>,
-}
-
-/// Argument that waits for trials.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(crate) struct TrialArgs {
-    /// Also wait until the trial of each converged node ends. A failed trial is a failure, as is one that takes longer
-    /// than its time and the convergenceTimeout.
-    #[arg(long)]
-    pub(crate) wait_trial: bool,
-}
-
-/// Argument that controls the lock.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LockArgs {
-    /// Wait this long for another sync of the same fleet to end; 0 sets no limit. Default: do not wait.
-    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
-    lock_timeout: Option<Duration>,
-}
-
-impl LockArgs {
-    /// Takes the lock of a fleet.
-    pub(crate) async fn take(
-        &self,
-        reader: &ClusterReader,
-        namespace: &NamespaceName,
-        fleet: &FleetName,
-    ) -> Result<HeldLock, CommandError> {
-        let host =
-            hostname::get().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "unknown".to_owned());
-        let identity = lock::identity(&host, std::process::id(), fastrand::u64(..));
-        let timeout = self.lock_timeout.unwrap_or_default();
-        let lock = LockOptions { timeout, ..LockOptions::new(namespace.as_str(), fleet.clone(), identity) };
-        Ok(lock::acquire(reader, lock).instrument(spans::stage("lock")).await?)
-    }
-}
 
 /// Shortest interval in which gates are asked.
 const SHORTEST_GATE_INTERVAL: Duration = Duration::from_millis(500);
@@ -100,12 +42,10 @@ const SHORTEST_GATE_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct Reconciliation<'a> {
     pub(crate) purpose: Purpose,
     pub(crate) loaded: &'a Loaded,
-    /// Name of the loaded revision, for display.
-    pub(crate) side: Side,
     pub(crate) header: &'a RunHeader,
-    pub(crate) reader: &'a ClusterReader,
+    pub(crate) location: &'a FleetLocation,
     /// The saved plan that the new plan must equal, if one is given.
-    pub(crate) saved_plan: Option<&'a SavedPlanCheck>,
+    pub(crate) saved_plan: Option<&'a PlanFile>,
     pub(crate) options: Options,
     /// Pauses this pool before the first change, once it is certain that the change can start. Disruption that the pause
     /// records as allowed is already part of `loaded`.
@@ -128,17 +68,20 @@ pub(crate) struct Reconciliation<'a> {
 impl Reconciliation<'_> {
     /// Prints the plan and changes nothing.
     pub(crate) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
-        let (plan, printed) = self.print_plan(terminal).await?;
+        let (plan, printed) = self.print_plan(true, terminal).await?;
         // The plan is printed already; only the exit code of a sync is missing.
         Ok(if self.refusals(&plan).is_empty() { printed } else { Exit::InvalidRepository })
     }
 
-    /// Prints the plan and returns it, with the exit code if the command ends now.
-    async fn print_plan(&self, terminal: &mut Terminal) -> Result<(Plan, Exit), CommandError> {
+    /// Returns the plan, with the exit code if the command ends now. Prints the plan if `show` is set.
+    pub(crate) async fn print_plan(&self, show: bool, terminal: &mut Terminal) -> Result<(Plan, Exit), CommandError> {
         let Planned { plan, observed, .. } = self.plan(None).await?;
+        if !show {
+            return Ok((plan, Exit::Done));
+        }
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
-        let review = with_drained_pods(self.review(&plan), &plan, self.reader).await;
+        let review = with_drained_pods(self.review(&plan), &plan, &self.location.reader).await;
         let printed = write_review::write(
             self.purpose.command(),
             &review,
@@ -151,23 +94,10 @@ impl Reconciliation<'_> {
         Ok((plan, printed))
     }
 
-    /// Returns the plan, with the exit code if the command ends now; prints the plan if `show` is set.
-    pub(crate) async fn plan_or_print(
-        &self,
-        show: bool,
-        terminal: &mut Terminal,
-    ) -> Result<(Plan, Exit), CommandError> {
-        if show {
-            return self.print_plan(terminal).await;
-        }
-        Ok((self.plan(None).await?.plan, Exit::Done))
-    }
-
     /// Runs the rollout under the lock.
     pub(crate) async fn apply_plan(self, terminal: &mut Terminal) -> CommandResult {
         let mut stop = run::stop_on_signals(terminal.status_area.clone());
-        let taking = self.rollout_args.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
-        let lock = run::until_stopped(&mut stop, taking).await?;
+        let lock = run::until_stopped(&mut stop, self.rollout_args.lock.take(self.location)).await?;
         let result = self.run_locked(&lock, stop, terminal).await;
         lock.release().await;
         result
@@ -184,15 +114,20 @@ impl Reconciliation<'_> {
             return self.roll_out(planned, lock, stop, &mut false, terminal).await;
         };
         // The pool must not be paused if the change cannot start.
-        run::until_stopped(&mut stop, check_permissions(&planned.plan, self.reader)).await?;
-        let place = (self.reader, self.options.namespace.clone(), self.loaded.desired.fleet.clone());
+        run::until_stopped(&mut stop, check_permissions(&planned.plan, &self.location.reader)).await?;
+        let location = self.location;
         let is_text = matches!(self.format, Format::Text | Format::Markdown);
         let mut started = false;
-        let result = self.pause_and_roll_out((&pool, &pause), lock, stop, &mut started, terminal).await;
+        let result = async {
+            run::until_stopped(&mut stop, location.pause_for_rollback(&pool, &pause)).await?;
+            // A rollout stops for orders that are newer than its plan.
+            let planned = run::until_stopped(&mut stop, self.checked_plan(lock)).await?;
+            self.roll_out(planned, lock, stop, &mut started, terminal).await
+        }
+        .await;
         if result.is_err() {
-            let (reader, namespace, fleet) = place;
             // The pause is only needed once a node was changed.
-            let stays = started || remove_pause(reader, &namespace, &fleet, (&pool, &pause)).await.is_err();
+            let stays = started || location.remove_pause_of_rollback(&pool, &pause).await.is_err();
             if stays && is_text {
                 // A write error must not replace the failure.
                 let _ = terminal.out.flush();
@@ -200,20 +135,6 @@ impl Reconciliation<'_> {
             }
         }
         result
-    }
-
-    async fn pause_and_roll_out(
-        self,
-        (pool, pause): (&PoolName, &Pause),
-        lock: &HeldLock,
-        mut stop: watch::Receiver<Stop>,
-        started: &mut bool,
-        terminal: &mut Terminal,
-    ) -> CommandResult {
-        run::until_stopped(&mut stop, self.pause_pool(pool, pause)).await?;
-        // A rollout stops for orders that are newer than its plan.
-        let planned = run::until_stopped(&mut stop, self.checked_plan(lock)).await?;
-        self.roll_out(planned, lock, stop, started, terminal).await
     }
 
     async fn roll_out(
@@ -231,16 +152,12 @@ impl Reconciliation<'_> {
         }
         let review = self.review(&plan);
         let mode = Mode {
-            assign: true,
             as_reviewed: self.saved_plan.is_some(),
             rollback_on_failure: self.rollout_args.rollback_on_failure,
             concurrency: usize::from(self.rollout_args.concurrency),
-            timeout: None,
-            new_nodes_within: None,
             wait_trial: self.wait_trial,
-            list_pods: false,
             speed: self.speed,
-            gates: None,
+            ..Mode::ASSIGN
         };
         let interval = self.gates.as_ref().map(|gates| mode.real_duration(gates.interval).max(SHORTEST_GATE_INTERVAL));
         let mode = Mode { gates: interval, ..mode };
@@ -257,20 +174,24 @@ impl Reconciliation<'_> {
             ignored_windows: self.header.ignored_windows.as_deref(),
             clock: &self.clock,
         };
-        let writer = ClusterWriter::new(self.reader.clone(), lock);
+        let writer = ClusterWriter::new(self.location.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);
         let (lost, orders) = (lock.lost(), lock.orders());
-        let mut execution = execute(rollout, self.reader, &writer, lost, orders, stop.clone(), &mut listen).await?;
+        let mut execution =
+            execute(rollout, &self.location.reader, &writer, lost, orders, stop.clone(), &mut listen).await?;
         *started = true;
-        self.kubelets.witness(&mut execution.outcome, &self.loaded.desired, &observed, self.reader, stop).await;
+        self.kubelets
+            .witness(&mut execution.outcome, &self.loaded.desired, &observed, &self.location.reader, stop)
+            .await;
         Ok(reporter.finish(&execution, terminal))
     }
 
     fn review(&self, plan: &Plan) -> Review {
-        let review = of_plan(self.side.clone(), &self.loaded.desired, plan, nodecfg_clock::now());
+        let of = |side| of_plan(side, &self.loaded.desired, plan, nodecfg_clock::now());
         match self.purpose {
-            Purpose::RollBack => review.of_rollback(),
-            Purpose::Sync | Purpose::Verify | Purpose::Reset => review,
+            Purpose::RollBack => of(side(&self.loaded.arguments, self.loaded)).of_rollback(),
+            Purpose::Sync | Purpose::Verify => of(side(&self.loaded.arguments, self.loaded)),
+            Purpose::Reset => of(Side::Local),
         }
     }
 
@@ -285,9 +206,9 @@ impl Reconciliation<'_> {
 
     /// Creates a plan that equals the saved plan, if one is given.
     async fn plan(&self, lock: Option<&HeldLock>) -> Result<Planned, CommandError> {
-        let planned = plan(self.loaded, self.reader, lock, self.options.clone(), self.kubelets).await?;
+        let planned = plan(self.loaded, &self.location.reader, lock, self.options.clone(), self.kubelets).await?;
         if let Some(saved_plan) = self.saved_plan {
-            saved_plan.require_match(&planned, self.reader)?;
+            saved_plan.require_match(&planned, &self.location.reader)?;
         }
         let mut plan = planned.plan;
         if self.header.ignored_windows.is_some() {
@@ -316,40 +237,4 @@ impl Reconciliation<'_> {
         }
         Err(CommandError::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
     }
-
-    /// Pauses the pool, and records the allowed disruption. An existing pause is kept.
-    async fn pause_pool(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
-        let fleet = &self.loaded.desired.fleet;
-        lock::update_orders(self.reader, self.options.namespace.as_str(), fleet, |snapshot| {
-            let mut orders = snapshot.orders.clone();
-            let recorded = orders.pauses.entry(pool.clone()).or_insert_with(|| pause.clone());
-            if pause.allowed.is_some() {
-                recorded.allowed.clone_from(&pause.allowed);
-            }
-            (orders != snapshot.orders).then_some(orders)
-        })
-        .await?;
-        Ok(())
-    }
-}
-
-/// Removes a pause, or from another pause the allowed disruption, if it was not changed since.
-async fn remove_pause(
-    reader: &ClusterReader,
-    namespace: &NamespaceName,
-    fleet: &FleetName,
-    (pool, pause): (&PoolName, &Pause),
-) -> Result<(), lock::OrderError> {
-    lock::update_orders(reader, namespace.as_str(), fleet, |snapshot| {
-        let mut orders = snapshot.orders.clone();
-        let found = orders.pauses.get_mut(pool)?;
-        if found == pause {
-            orders.pauses.remove(pool);
-        } else if pause.allowed.is_some() && found.allowed == pause.allowed {
-            found.allowed = None;
-        }
-        (orders != snapshot.orders).then_some(orders)
-    })
-    .await?;
-    Ok(())
 }

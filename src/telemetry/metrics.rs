@@ -98,33 +98,27 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     }
     let Some(nodes) = &run.record.nodes else { return samples };
     for (pool, facts) in &nodes.pools {
-        for (label, count) in facts.labelled() {
-            add(&NODES, &[pool.as_str(), label], number(count));
+        let (pool, labelled) = (pool.as_str(), facts.labelled());
+        for (label, count) in labelled {
+            add(&NODES, &[pool, label], number(count));
+        }
+        let drifted = labelled.into_iter().filter(|(label, _)| !["converged", "skipped"].contains(label));
+        add(&DRIFTED, &[pool], number(drifted.map(|(_, count)| count).sum()));
+        if let Some(nodes) = facts.on_trial {
+            add(&ON_TRIAL, &[pool], number(nodes));
+            for reason in HOLD_REASONS {
+                add(&HELD, &[pool, reason], number(facts.held.get(reason).copied().unwrap_or_default()));
+            }
+        }
+        for kind in NodeFailure::ALL {
+            let count = facts.failures.get(&kind).copied().unwrap_or_default();
+            add(&NODE_FAILURES, &[pool, kind.name()], number(count));
         }
     }
     add(&NODES, &["", UNPOOLED], number(nodes.unpooled));
-    for (pool, facts) in &nodes.pools {
-        let drifted = facts.labelled().into_iter().filter(|(label, _)| !["converged", "skipped"].contains(label));
-        add(&DRIFTED, &[pool.as_str()], number(drifted.map(|(_, count)| count).sum()));
-    }
-    for (pool, facts) in &nodes.pools {
-        if let Some(nodes) = facts.on_trial {
-            add(&ON_TRIAL, &[pool.as_str()], number(nodes));
-        }
-    }
-    for (pool, facts) in nodes.pools.iter().filter(|(_, facts)| facts.on_trial.is_some()) {
-        for reason in HOLD_REASONS {
-            let count = facts.held.get(reason).copied().unwrap_or_default();
-            add(&HELD, &[pool.as_str(), reason], number(count));
-        }
-    }
     add(&MARKED, &[], number(nodes.marked));
-    for (pool, facts) in &nodes.pools {
-        for kind in NodeFailure::ALL {
-            let count = facts.failures.get(&kind).copied().unwrap_or_default();
-            add(&NODE_FAILURES, &[pool.as_str(), kind.name()], number(count));
-        }
-    }
+    // The formats of metrics require that the samples of a metric are adjacent.
+    samples.sort_by_key(|sample| ALL.iter().position(|metric| *metric == sample.metric));
     samples
 }
 

@@ -1,7 +1,7 @@
 //! OpenTelemetry settings from the environment variables of the specification. Pure: a function provides the
 //! variables. Header values are credentials and must not be printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -79,42 +79,37 @@ impl Settings {
             return Self::default();
         }
         let mut problems = Vec::new();
-        let mut signal = |names: &Names| match read_signal(names, &variable) {
-            Ok(signal) => signal,
-            Err(problem) => {
-                // Both signals often have the same problem.
-                if !problems.contains(&problem) {
-                    problems.push(problem);
-                }
+        let mut signal = |names: &Names| {
+            read_signal(names, &variable).unwrap_or_else(|problem| {
+                problems.push(problem);
                 None
-            }
+            })
         };
         let (traces, metrics) = (signal(&TRACES), signal(&METRICS));
         for (names, signal) in [(&TRACES, &traces), (&METRICS, &metrics)] {
-            if signal.is_some() {
-                for problem in ignored(names, &variable) {
-                    if !problems.contains(&problem) {
-                        problems.push(problem);
-                    }
-                }
-            }
+            problems.extend(signal.iter().flat_map(|_| ignored(names, &variable)));
         }
+        // Both signals often have the same problem.
+        let mut known = BTreeSet::new();
+        problems.retain(|problem| known.insert(problem.clone()));
         let parent = [("traceparent", "TRACEPARENT"), ("tracestate", "TRACESTATE")];
         let parent = parent.into_iter().filter_map(|(key, name)| Some((key, variable(name)?))).collect();
         Self { traces, metrics, parent, service: variable("OTEL_SERVICE_NAME"), problems }
     }
 }
 
+/// Name and value of a variable. The variable of one signal overrides the variable of all signals.
+fn either(names: &Names, suffix: &str, variable: &impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+    [format!("OTEL_EXPORTER_OTLP_{}{suffix}", names.infix), format!("OTEL_EXPORTER_OTLP_{suffix}")]
+        .into_iter()
+        .find_map(|name| variable(&name).map(|value| (name, value)))
+}
+
 /// Settings without effect on data that is sent.
 fn ignored(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let set = |suffix: &str| {
-        [format!("OTEL_EXPORTER_OTLP_{}{suffix}", names.infix), format!("OTEL_EXPORTER_OTLP_{suffix}")]
-            .into_iter()
-            .find_map(|name| variable(&name).map(|value| (name, value)))
-    };
-    let certificate = set("CERTIFICATE")
+    let certificate = either(names, "CERTIFICATE", variable)
         .map(|(name, _)| format!("{name} is not supported: set SSL_CERT_FILE to the certificates of the authorities"));
-    let compression = set("COMPRESSION")
+    let compression = either(names, "COMPRESSION", variable)
         .filter(|(_, value)| value != "none")
         .map(|(name, value)| format!("{name}={value} is not supported: the data is sent uncompressed"));
     certificate.into_iter().chain(compression).collect()
@@ -122,11 +117,7 @@ fn ignored(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Vec<Str
 
 fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Result<Option<Signal>, String> {
     let own = format!("OTEL_EXPORTER_OTLP_{}", names.infix);
-    // The variable of one signal overrides the variable of all signals.
-    let either = |suffix: &str| {
-        let named = |name: String| variable(&name).map(|value| (name, value));
-        named(format!("{own}{suffix}")).or_else(|| named(format!("OTEL_EXPORTER_OTLP_{suffix}")))
-    };
+    let either = |suffix: &str| either(names, suffix, variable);
     let wanted = match variable(names.exporter).as_deref() {
         Some("none") => return Ok(None),
         Some("otlp") => true,

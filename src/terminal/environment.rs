@@ -8,6 +8,11 @@ pub(crate) fn value(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Name of this machine, if it is text.
+pub(crate) fn host() -> Option<String> {
+    hostname::get().ok().and_then(|name| name.into_string().ok())
+}
+
 /// The value as text. Bytes that are no text become replacement characters, so that a value that cannot be used is an
 /// error, and not unset.
 pub(crate) fn text(name: &str) -> Option<String> {

@@ -78,42 +78,34 @@ pub(crate) enum PlanFileError {
 }
 
 impl PlanFileError {
-    pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Self::Read(_) | Self::Write(_) => Exit::Failed,
-            Self::Unreadable(_) => Exit::StalePlan,
-        }
-    }
-
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "plan-file-unreadable",
-            Self::Write(_) => "plan-file-unwritable",
-            Self::Unreadable(why) => why.code(),
-        }
-    }
-
-    pub(crate) fn message(&self, path: &Path) -> String {
+    fn message(&self, path: &Path) -> ErrorMessage {
         let path = path.display();
-        match self {
-            Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
-            Self::Write(error) => format!("cannot save the plan as {path}: {error}"),
-            Self::Unreadable(why) => format!("the saved plan {path} {why}"),
-        }
-    }
-
-    pub(crate) fn help(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
-            Self::Write(_) => "name a file in an existing, writable folder",
-            Self::Unreadable(why) => why.help(),
-        }
+        let (code, text, help) = match self {
+            Self::Read(error) => (
+                "plan-file-unreadable",
+                format!("cannot read the saved plan {path}: {error}"),
+                "name a file that `nodecfg diff --out FILE` wrote",
+            ),
+            Self::Write(error) => (
+                "plan-file-unwritable",
+                format!("cannot save the plan as {path}: {error}"),
+                "name a file in an existing, writable folder",
+            ),
+            Self::Unreadable(why) => (why.code(), format!("the saved plan {path} {why}"), why.help()),
+        };
+        message(code, text, help)
     }
 }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+impl From<RepositoryError> for CommandError {
+    fn from(error: RepositoryError) -> Self {
+        Self::Repository(Box::new(error))
     }
 }
 
@@ -132,15 +124,15 @@ impl From<SyncFailure> for Exit {
 impl Unavailable {
     /// Summary of a failure for `doctor`: the first message, and the number of further ones.
     pub(crate) fn of(failure: &CommandError) -> Self {
-        let mut messages = failure.messages().into_iter();
-        let Message { code, text, help } =
-            messages.next().unwrap_or(Message { code: String::new(), text: String::new(), help: String::new() });
+        let mut messages = failure.error_messages().into_iter();
+        let Some(ErrorMessage { code, mut message, mut help }) = messages.next() else { return Self::default() };
         let more = messages.count();
-        let message = if more > 0 { format!("{text}, and {} more", report::count(more, "error")) } else { text };
-        let help = match failure {
-            CommandError::Invalid { .. } => format!("{help}\nnodecfg validate shows every finding").trim().to_owned(),
-            _ => help,
-        };
+        if more > 0 {
+            message = format!("{message}, and {} more", report::count(more, "error"));
+        }
+        if matches!(failure, CommandError::Invalid { .. }) {
+            help = format!("{help}\nnodecfg validate shows every finding").trim().to_owned();
+        }
         Self { code, message, help }
     }
 }
@@ -187,28 +179,18 @@ impl From<SandboxError> for CommandError {
     }
 }
 
-/// One error message with its fix.
-struct Message {
-    code: String,
-    text: String,
-    help: String,
+fn message(code: &str, message: impl ToString, help: impl Into<String>) -> ErrorMessage {
+    ErrorMessage { code: code.to_owned(), message: message.to_string(), help: help.into() }
 }
 
-fn of_finding(finding: &Finding) -> Message {
-    Message {
-        code: finding.code.to_owned(),
-        text: match &finding.place {
-            Some(place) => format!("{place}: {}", finding.message),
-            None => finding.message.clone(),
-        },
-        help: finding.help.clone().unwrap_or_default(),
-    }
+fn of_finding(finding: &Finding) -> ErrorMessage {
+    let place = finding.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+    message(finding.code, format!("{place}{}", finding.message), finding.help.clone().unwrap_or_default())
 }
 
 /// The messages of a problem and of its findings.
-fn of_problem(problem: &Problem) -> Vec<Message> {
-    let mut messages =
-        vec![Message { code: problem.code().to_owned(), text: problem.to_string(), help: problem.help() }];
+fn of_problem(problem: &Problem) -> Vec<ErrorMessage> {
+    let mut messages = vec![message(problem.code(), problem, problem.help())];
     if let Problem::Refused { findings, .. } = problem {
         messages.extend(findings.iter().map(of_finding));
     }
@@ -261,67 +243,61 @@ impl CommandError {
             Self::UnknownNode { .. } => Exit::Failed,
             Self::Lock(_) => Exit::Locked,
             Self::Interrupted => Exit::NotConverged,
-            Self::PlanFile { error, .. } => error.exit(),
-            Self::Stale { .. } => Exit::StalePlan,
+            Self::PlanFile { error: PlanFileError::Unreadable(_), .. } | Self::Stale { .. } => Exit::StalePlan,
+            Self::PlanFile { .. } => Exit::Failed,
         }
     }
 
-    fn messages(&self) -> Vec<Message> {
-        let one = |code: &str, text: String, help: String| vec![Message { code: code.to_owned(), text, help }];
-        match self {
-            Self::Usage { message, help } => one("usage", message.clone(), help.clone()),
-            Self::Repository(error) => one("repository", error.to_string(), error.help()),
+    /// All messages with their fixes.
+    pub(crate) fn error_messages(&self) -> Vec<ErrorMessage> {
+        let one = match self {
+            Self::Usage { message: text, help } => message("usage", text, help),
+            Self::Repository(error) => message("repository", error, error.help()),
             Self::Invalid { findings, .. } => {
-                findings.iter().filter(|finding| finding.severity == Severity::Error).map(of_finding).collect()
+                let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+                return errors.map(of_finding).collect();
             }
-            Self::Connect(error) => one("no-cluster", error.to_string(), error.help().to_owned()),
-            Self::Cluster(error) => one(error.code(), error.to_string(), error.help()),
-            Self::Nodes(errors) => errors
-                .iter()
-                .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
-                .collect(),
+            Self::Connect(error) => message("no-cluster", error, error.help()),
+            Self::Cluster(error) => message(error.code(), error, error.help()),
+            Self::Nodes(errors) => {
+                return errors.iter().map(|error| message(error.code(), error, error.help())).collect();
+            }
             Self::UnknownNode { node, help } => {
-                one("unknown-node", format!("node {node} does not exist in the cluster"), help.clone())
+                message("unknown-node", format!("node {node} does not exist in the cluster"), help)
             }
-            Self::Lock(error) => one("locked", error.to_string(), error.help()),
-            Self::Orders(error) => one("orders", error.to_string(), error.help()),
-            Self::Interrupted => one(
-                "interrupted",
-                "interrupted before anything was changed".to_owned(),
-                "run the command again".to_owned(),
-            ),
-            Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
-            Self::PlanFile { path, error } => one(error.code(), error.message(path), error.help().to_owned()),
+            Self::Lock(error) => message("locked", error, error.help()),
+            Self::Orders(error) => message("orders", error, error.help()),
+            Self::Interrupted => {
+                message("interrupted", "interrupted before anything was changed", "run the command again")
+            }
+            Self::Problems { problems, .. } => return problems.iter().flat_map(of_problem).collect(),
+            Self::PlanFile { path, error } => error.message(path),
             Self::Stale { path, differences } => {
-                one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
+                message("stale-plan", stale::summary(path, differences), stale::help(path, differences))
             }
-            Self::Violations(violations) => violations
-                .iter()
-                .map(|violation| Message {
-                    code: "plan-violation".to_owned(),
-                    text: format!("the plan breaks an invariant, so nothing was written: {violation}"),
-                    help: "report this text as a bug of nodecfg".to_owned(),
-                })
-                .collect(),
-            Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
-            Self::Output(error) => one(
-                "output",
-                format!("cannot write the output: {error}"),
-                "check the free space of the disk".to_owned(),
-            ),
+            Self::Violations(violations) => {
+                let text = |violation| format!("the plan breaks an invariant, so nothing was written: {violation}");
+                let help = "report this text as a bug of nodecfg";
+                return violations.iter().map(|violation| message("plan-violation", text(violation), help)).collect();
+            }
+            Self::Sandbox(error) => message("sandbox", error, error.help()),
+            Self::Output(error) => {
+                message("output", format!("cannot write the output: {error}"), "check the free space of the disk")
+            }
             Self::Report { path, error } => {
                 let help = match error.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on the disk of this file",
                     _ => "name a file in an existing, writable folder",
                 };
-                one("output", format!("cannot write the report {}: {error}", path.display()), help.to_owned())
+                message("output", format!("cannot write the report {}: {error}", path.display()), help)
             }
-            Self::Runtime(error) => one(
+            Self::Runtime(error) => message(
                 "runtime",
                 format!("cannot start the asynchronous runtime: {error}"),
-                "check the limits on threads and open files (`ulimit -a`)".to_owned(),
+                "check the limits on threads and open files (`ulimit -a`)",
             ),
-        }
+        };
+        vec![one]
     }
 
     /// The findings of the failure, and the snapshot with their texts.
@@ -337,12 +313,6 @@ impl CommandError {
             }
             _ => None,
         }
-    }
-
-    /// All messages with their fixes.
-    pub(crate) fn error_messages(&self) -> Vec<ErrorMessage> {
-        let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
-        self.messages().into_iter().map(error).collect()
     }
 
     /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, plus `validation` for an invalid

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::git::SnapshotSource;
 use crate::arguments::reports::{OpenReport, ReportArgs};
-use crate::arguments::repository::{RevisionArgs, parse_kubernetes_version};
+use crate::arguments::repository::{RepositoryArgs, RevisionArgs, parse_kubernetes_version};
 use crate::report::findings::{SourceTexts, WIDTH};
 use crate::report::validation::{Batch, FileReport, Location, Renderer, ReportFormat, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
@@ -65,7 +64,7 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
     args.reports.create(|output| output.shape().map(drop))?;
     let location = github_actions::location();
     let with_parts = args.revision.git.folder.is_none();
-    let targets = targets::targets(&paths, with_parts, &mut enclosing, |path| args.source(path))?;
+    let targets = targets::targets(&paths, with_parts, &mut enclosing)?;
     let mut run = Run {
         checks: args.checks(),
         enclosing,
@@ -86,14 +85,12 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
     for target in &targets {
         match target {
             Target::Repository(path) => {
-                let source = SnapshotSource { signers: run.signers.clone(), ..args.source(path) };
-                run.repository(source, terminal).await?;
+                run.repository(&args.revision.of(path), terminal).await?;
             }
             Target::Part { root, paths } => {
                 let is_wrong = |option: &&str| matches!(*option, "--rev" | "--verify-commits");
                 args.refuse_options(is_wrong, paths.values().next(), "part of one")?;
-                let source = SnapshotSource { worktree: true, revision: None, ..args.source(root) };
-                run.part(source, root, paths, terminal).await?;
+                run.part(&args.revision.of(root).at_worktree(), paths, terminal).await?;
             }
             Target::File(path) => {
                 let is_wrong = |option: &&str| matches!(*option, "--rev" | "--worktree" | "--verify-commits");
@@ -157,16 +154,6 @@ impl Args {
             paths.push((PathBuf::from("."), false));
         }
         Ok(paths)
-    }
-
-    fn source<'a>(&'a self, repository: &'a Path) -> SnapshotSource<'a> {
-        SnapshotSource {
-            repository,
-            revision: self.revision.rev(),
-            worktree: self.revision.worktree,
-            git: &self.revision.git,
-            signers: None,
-        }
     }
 
     fn checks(&self) -> Checks {
@@ -249,10 +236,10 @@ impl Run {
     /// The files of a repository. `None` if it cannot be read, which is a finding beside those of other targets.
     async fn snapshot(
         &mut self,
-        source: SnapshotSource<'_>,
+        repository: &RepositoryArgs,
         terminal: &mut Terminal,
     ) -> Result<Option<Snapshot>, CommandError> {
-        match source.snapshot(terminal.progress()).await {
+        match repository.snapshot(self.signers.clone(), terminal.progress()).await {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(CommandError::Repository(error)) if !self.single => {
                 let finding = Finding::error("repository", error.to_string()).help(error.help());
@@ -263,9 +250,9 @@ impl Run {
         }
     }
 
-    async fn repository(&mut self, source: SnapshotSource<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
-        let name = source.root();
-        let Some(snapshot) = self.snapshot(source, terminal).await? else { return Ok(()) };
+    async fn repository(&mut self, repository: &RepositoryArgs, terminal: &mut Terminal) -> Result<(), CommandError> {
+        let name = repository.root();
+        let Some(snapshot) = self.snapshot(repository, terminal).await? else { return Ok(()) };
         let Built { desired, mut findings, checked, .. } = build(&snapshot, &self.checks);
         self.totals.pools += desired.as_ref().map_or(checked.len(), |desired| desired.pools.len());
         for pool in checked.iter().filter(|pool| !pool.declared) {
@@ -294,18 +281,17 @@ impl Run {
     /// Checks the pools that use files at or below these paths of a repository. Other files are checked alone.
     async fn part(
         &mut self,
-        source: SnapshotSource<'_>,
-        root: &Path,
+        repository: &RepositoryArgs,
         paths: &BTreeMap<String, PathBuf>,
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
-        let Some(snapshot) = self.snapshot(source, terminal).await? else { return Ok(()) };
+        let Some(snapshot) = self.snapshot(repository, terminal).await? else { return Ok(()) };
         let built = build(&snapshot, &self.checks).concerning(&paths.keys().cloned().collect());
         let used: BTreeSet<String> = built.files.values().flatten().cloned().collect();
         if !used.is_empty() {
             self.totals.pools += built.files.len();
             built.checked.iter().filter(|pool| !pool.declared).for_each(|pool| self.assume(&pool.verdicts));
-            let names = FileNames::around(root, paths.values(), snapshot.files.keys());
+            let names = FileNames::around(repository.path(), paths.values(), snapshot.files.keys());
             let (files, others) = by_file(used.iter(), built.findings, built.checked, &names);
             let texts = NamedTexts { names: &names, snapshot: &snapshot };
             self.report(&Batch { root: "", files: &files, findings: &others, texts: &texts }, terminal)?;

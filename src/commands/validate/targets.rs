@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::arguments::git::SnapshotSource;
+use crate::arguments::repository::RepositoryArgs;
 use crate::repository::{Enclosing, OpenError, cleaned};
 use crate::terminal::failure::CommandError;
 use kubelet_config::finding::nearest;
@@ -31,16 +31,14 @@ pub(super) enum Target {
 }
 
 /// Decides what each path is. Paths within one repository become one target at the position of the first.
-/// The flag of a path states whether a list of files named it. `source` makes a repository of a path. `with_parts`
-/// allows parts of repositories.
+/// The flag of a path states whether a list of files named it. `with_parts` allows parts of repositories.
 ///
 /// # Errors
 /// An address that is invalid.
-pub(super) fn targets<'p>(
-    paths: &'p [(PathBuf, bool)],
+pub(super) fn targets(
+    paths: &[(PathBuf, bool)],
     with_parts: bool,
     enclosing: &mut Enclosing,
-    source: impl Fn(&'p Path) -> SnapshotSource<'p>,
 ) -> Result<Vec<Target>, CommandError> {
     let mut targets: Vec<Target> = Vec::new();
     let list_root = if paths.iter().any(|(_, from_list)| *from_list) {
@@ -77,7 +75,7 @@ pub(super) fn targets<'p>(
         }
         // A path from a list, or with the name of a configuration file, is a file even if it is missing.
         let named = !from_list && !is_candidate(&path.to_string_lossy()) && !path.exists();
-        let is_repository = path.is_dir() || (named && source(path).remote()?.is_some());
+        let is_repository = path.is_dir() || (named && RepositoryArgs::of(path).address()?.is_some());
         // A linked folder that leaves the repository around it is reported like a file.
         let mut is_refused = || matches!(enclosing.folder(path), Err(OpenError::Link { .. }));
         let is_file = !is_repository || (*from_list && is_refused());

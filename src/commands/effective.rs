@@ -1,24 +1,16 @@
 //! `nodecfg effective`: the configuration that a kubelet runs with its file, drop-ins and flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{CommandError, CommandResult, Exit, Terminal};
+use super::{CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::repository::parse_kubernetes_version;
+use crate::effective::{node, of_files};
 use crate::report::Format;
 use crate::report::effective::EffectiveConfiguration;
 use crate::runs::emit::Shown;
-use crate::terminal::environment;
-use kubelet_config::effective::{ConfigFile, Effective, Kubelet, Origin, Refused, effective, flag_paths};
-use kubelet_config::verdict::Stage;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::names::NodeName;
-
-mod files;
-mod node;
-
-/// Variable in the kubelet's environment that 1.28 and 1.29 require for --config-dir.
-const DROP_IN_ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
 /// Print the configuration that a kubelet runs, and where each value comes from.
 ///
@@ -67,42 +59,11 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         Some(node) => node::answer(node, &args.cluster, args.changed).await?,
         None => {
             let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
-            (EffectiveConfiguration::of(answer(args, minor)?, args.changed), minor.to_string())
+            let answer = of_files(args.config.as_deref(), args.config_dir.as_deref(), &args.flags, minor)?;
+            (EffectiveConfiguration::of(answer, args.changed), minor.to_string())
         }
     };
     let exit = if document.accepted { Exit::Done } else { Exit::InvalidRepository };
     let report = document.report(&kubelet);
     Ok(Shown::of(document, report, terminal).print(format.into(), exit, terminal))
-}
-
-/// What the kubelet does. The outer error is about this command.
-fn answer(args: &Args, minor: Minor) -> Result<Result<Effective, Refused>, CommandError> {
-    let [config, config_dir] = match flag_paths(&args.flags, minor) {
-        Ok(paths) => paths.map(|path| path.map(PathBuf::from)),
-        Err(refused) => return Ok(Err(refused)),
-    };
-    let (config, config_dir) = (args.config.clone().or(config), args.config_dir.clone().or(config_dir));
-    let mut files = files::Files::default();
-    let text = match config.as_deref().map(|path| files.text(path)).transpose() {
-        Ok(text) => text,
-        Err(reason) => return Ok(Err(unreadable(reason))),
-    };
-    let path = config.as_deref().map(absolute).unwrap_or_default();
-    let config_dir = config_dir.as_deref().map(|path| files.config_dir(path)).transpose()?;
-    Ok(effective(&Kubelet {
-        minor,
-        config: text.as_deref().map(|text| ConfigFile { path: &path, text }),
-        config_dir: config_dir.as_ref(),
-        drop_in_alpha: environment::value(DROP_IN_ALPHA).is_some(),
-        flags: &args.flags,
-    }))
-}
-
-fn unreadable(reason: String) -> Refused {
-    Refused { stage: Stage::Load, by: Some(Origin::Config), message: reason, refusals: Vec::new() }
-}
-
-/// The absolute path, where relative paths in the file start.
-fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }

@@ -18,7 +18,7 @@ use nodecfg_observed::{ConfigMapKey, Node};
 const OWN: &str = "node";
 
 /// What the kubelet of a node answers, and which kubelet that is.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     name: &NodeName,
     args: &BoundClusterArgs,
     changed: bool,

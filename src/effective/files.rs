@@ -7,8 +7,8 @@ use std::fs::FileType;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::super::CommandError;
 use crate::repository::Enclosing;
+use crate::terminal::failure::CommandError;
 use kubelet_config::effective::{ConfigDir, FolderEntry, is_read};
 use nodecfg_fleet::snapshot::MAX_FILE;
 
