@@ -5,9 +5,10 @@ use crate::arguments::cluster::BoundClusterArgs;
 use crate::arguments::repository::LocalRepositoryArgs;
 use crate::doctor;
 use crate::doctor_facts;
-use crate::report as reports;
 use crate::report::doctor::Findings;
 use crate::report::{Format, doctor as report};
+use crate::runs::emit::Shown;
+use crate::runs::write_review::layout;
 
 /// Check everything that a sync needs, and print a fix for each failed check.
 ///
@@ -39,13 +40,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let failure = doctor::failure(&checks);
     let exit_code = |failure: Option<doctor::SyncFailure>| failure.map_or(Exit::Done, Exit::from) as u8;
     let findings = Findings { checks: &checks, failure, exit_code };
-    let width = terminal.out_width;
-    let out = &mut terminal.out;
-    let printed = match format {
-        Format::Text => report::text(out, &findings, verbose > 0, width),
-        Format::Markdown => report::markdown(out, &findings),
-        Format::Json => reports::json(out, &report::document(&findings)?),
-        Format::Yaml => reports::yaml(out, &report::document(&findings)?),
-    };
-    Ok(terminal.end(failure.map_or(Exit::Done, Exit::from), printed, &[]))
+    let (body, shown) = (report::body(&findings), report::report(&findings));
+    let shown = Shown { printed: layout(terminal.out_width, verbose > 0), ..Shown::of(body, shown, terminal) };
+    Ok(shown.print(format.into(), failure.map_or(Exit::Done, Exit::from), terminal))
 }

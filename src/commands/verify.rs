@@ -7,6 +7,7 @@ use crate::arguments::cluster::{BoundClusterArgs, label_keys, parse_duration, pa
 use crate::arguments::output::Output;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::rollout::TrialArgs;
 use crate::arguments::scope::ScopeArgs;
 use crate::arguments::telemetry::MetricsArgs;
 use crate::report::Format;
@@ -16,7 +17,6 @@ use crate::runs::comparison::side;
 use crate::runs::drain_forecast::with_drained_pods;
 use crate::runs::kubelet_samples::KubeletArgs;
 use crate::runs::planning::{Allowances, Planned, plan, warn};
-use crate::runs::reconcile::TrialArgs;
 use crate::runs::run;
 use crate::runs::run::{Purpose, Reporter, RunSubject};
 use nodecfg_clock::ScaledClock;

@@ -1,24 +1,13 @@
 //! Report of `doctor`: problems, warnings and notes with their fixes, the codes of unknown checks, the number of passed
 //! ones, and a summary line.
 
-use nodecfg_contract::json_document::{Document, Kind};
-use std::io::{self, Write};
-
 use serde::Serialize;
-use serde_json::Value;
-use textwrap::fill;
 
 use super::count;
-use super::markdown::{code, prose, row};
-use super::style::{bad, good, quiet, warning};
+use super::document::{Block, Conclusion, Item, Report, Section, Text};
 use crate::doctor::{Check, CheckResult, SyncFailure};
-use crate::layout::within;
-use nodecfg_contract::printable;
-
-/// The maximum width of the text, in columns.
-const WIDTH: usize = 80;
-/// The width of a label and the following space, in columns.
-const INDENT: usize = 9;
+use crate::status::Grade;
+use nodecfg_contract::json_document::Kind;
 
 /// A check and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -74,103 +63,74 @@ impl Findings<'_> {
     }
 }
 
-/// Writes problems, warnings and notes with their fixes, the codes of unknown checks, the number of passed ones, and a
-/// summary line. With `verbose`, writes all checks in full.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: usize) -> io::Result<()> {
-    let width = width.min(WIDTH);
-    for verdict in
-        [CheckResult::Problem, CheckResult::Warning, CheckResult::Note, CheckResult::Unknown, CheckResult::Ok]
-    {
-        match verdict {
-            CheckResult::Unknown if !verbose => {
-                write_unknown(out, findings, width)?;
-                continue;
-            }
-            CheckResult::Ok if !verbose => {
-                write_passed(out, findings, width)?;
-                continue;
-            }
-            _ => {}
-        }
-        for check in findings.with_result(verdict) {
-            write_check(out, check, verbose, width)?;
-        }
-        if findings.number(verdict) > 0 {
-            writeln!(out)?;
-        }
+/// Problems, warnings and notes with their fixes, the codes of unknown checks, the number of passed ones, and whether a
+/// sync can run.
+#[must_use]
+pub fn report(findings: &Findings<'_>) -> Report {
+    use CheckResult::{Note, Ok, Problem, Unknown, Warning};
+    let items = |verdict| findings.with_result(verdict).map(item);
+    let urgent = [Problem, Warning, Note].into_iter().flat_map(items).map(Block::Item);
+    let unknown = folded("Unknown", unknown_codes(findings), items(Unknown));
+    let passed = folded("Passed", passed(findings), items(Ok));
+    Report {
+        command: "doctor",
+        result: Some(result(findings)),
+        blocks: urgent.chain(unknown).chain(passed).collect(),
+        complete: true,
+        ..Report::default()
     }
-    if !verbose && findings.number(CheckResult::Unknown) + findings.number(CheckResult::Ok) > 0 {
-        writeln!(out)?;
-    }
-    writeln!(out, "{}", summary_line(findings, width))
 }
 
-fn write_check(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::Result<()> {
-    let label = match check.verdict {
-        CheckResult::Problem => bad("problem:"),
-        CheckResult::Warning => warning("warning:"),
-        CheckResult::Note => format!("{:>8}", "note:"),
-        CheckResult::Unknown => quiet("unknown:"),
-        CheckResult::Ok => format!("{}{}", " ".repeat(5), good("ok:")),
+fn item(check: &Check) -> Item {
+    let (label, grade) = match check.verdict {
+        CheckResult::Problem => ("problem", Some(Grade::Bad)),
+        CheckResult::Warning => ("warning", Some(Grade::Warning)),
+        CheckResult::Note => ("note", None),
+        CheckResult::Unknown => ("unknown", None),
+        CheckResult::Ok => ("ok", None),
     };
-    write_paragraph(out, &label, &format!("{} ({})", check.seen, check.code), width)?;
-    let with_fix = verbose || check.verdict <= CheckResult::Note;
-    match &check.fix {
-        Some(fix) if with_fix => write_paragraph(out, &format!("   {}", quiet("help:")), fix, width),
-        _ => Ok(()),
-    }
+    let text = Text::from(check.seen.as_str()).then(" (").then(Text::name(check.code)).then(")");
+    let fix = check.fix.as_deref().map(|fix| Item::labeled("help", fix.replace('\n', "; ")));
+    Item { grade, ..Item::labeled(label, text) }.with(fix)
 }
 
-/// Writes a label and text, with continuation lines indented. Lines that begin with a space, a dash or a hash are
-/// file content: they are not wrapped.
-fn write_paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::Result<()> {
-    let mut first = format!("{label} ");
-    let rest = " ".repeat(INDENT);
-    for line in printable::lines(text).lines() {
-        let columns = if line.starts_with([' ', '-', '#']) { usize::MAX } else { width };
-        writeln!(out, "{}", fill(line, within(columns).initial_indent(&first).subsequent_indent(&rest)))?;
-        first.clone_from(&rest);
-    }
-    Ok(())
+/// Checks that a terminal lists with `-v` only. `None` without a summary.
+fn folded(title: &'static str, summary: Option<String>, items: impl Iterator<Item = Item>) -> Option<Block> {
+    Some(Block::Section(Section {
+        title: title.into(),
+        facts: vec![summary?.into()],
+        folded: true,
+        blocks: vec![Block::Detail(items.map(Block::Item).collect())],
+        ..Section::default()
+    }))
 }
 
-/// Writes the codes of the unknown checks, each code once. Skips codes that also have a worse result.
-fn write_unknown(out: &mut dyn Write, findings: &Findings<'_>, width: usize) -> io::Result<()> {
+/// The codes of the unknown checks, each once. Without those that also have a worse result.
+fn unknown_codes(findings: &Findings<'_>) -> Option<String> {
+    let is_worse =
+        |code| findings.checks.iter().any(|other| other.code == code && other.verdict < CheckResult::Unknown);
     let mut codes: Vec<&str> = Vec::new();
     for check in findings.with_result(CheckResult::Unknown) {
-        let worse =
-            findings.checks.iter().any(|other| other.code == check.code && other.verdict < CheckResult::Unknown);
-        if !worse && !codes.contains(&check.code) {
+        if !is_worse(check.code) && !codes.contains(&check.code) {
             codes.push(check.code);
         }
     }
-    if codes.is_empty() {
-        return Ok(());
-    }
-    write_paragraph(out, &quiet("unknown:"), &format!("{}; -v shows why", codes.join(", ")), width)
+    (!codes.is_empty()).then(|| format!("{}; -v shows why", codes.join(", ")))
 }
 
-/// Writes the number of passed checks.
-fn write_passed(out: &mut dyn Write, findings: &Findings<'_>, width: usize) -> io::Result<()> {
-    match findings.number(CheckResult::Ok) {
-        0 => Ok(()),
-        passed => {
-            let text = format!("{} passed; -v lists them", count(passed, "check"));
-            write_paragraph(out, &format!("     {}", good("ok:")), &text, width)
-        }
-    }
+fn passed(findings: &Findings<'_>) -> Option<String> {
+    let passed = findings.number(CheckResult::Ok);
+    (passed > 0).then(|| format!("{}; -v lists them", count(passed, "check")))
 }
 
-fn summary_line(findings: &Findings<'_>, width: usize) -> String {
+fn result(findings: &Findings<'_>) -> Conclusion {
     let warnings = findings.number(CheckResult::Warning);
     let warned = if warnings > 0 { format!(", with {}", count(warnings, "warning")) } else { String::new() };
-    let (head, rest) = match findings.failure {
-        None => ("Ready:", format!("a sync can run{warned}.")),
+    let (label, grade, text) = match findings.failure {
+        None => ("Ready:", Grade::Good, format!("a sync can run{warned}.")),
         Some(failure) => (
             "Not ready:",
+            Grade::Bad,
             format!(
                 "{}{warned}. A sync would exit with {}: {}.",
                 count(findings.number(CheckResult::Problem), "problem"),
@@ -179,41 +139,12 @@ fn summary_line(findings: &Findings<'_>, width: usize) -> String {
             ),
         ),
     };
-    let head = if findings.failure.is_none() { good(head) } else { bad(head) };
-    fill(&format!("{head} {rest}"), within(width))
+    Conclusion { label: label.to_owned(), grade, text: text.into() }
 }
 
-/// Writes the checks as a markdown table.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn markdown(out: &mut dyn Write, findings: &Findings<'_>) -> io::Result<()> {
-    writeln!(out, "| result | check | found | fix |")?;
-    writeln!(out, "|---|---|---|---|")?;
-    for check in findings.checks {
-        let verdict = verdict_cell(check.verdict);
-        let fix = check.fix.as_deref().map(prose).unwrap_or_default();
-        out.write_all(row([verdict.to_owned(), code(check.code), prose(&check.seen), fix]).as_bytes())?;
-    }
-    let summary = anstream::adapter::strip_str(&summary_line(findings, usize::MAX)).to_string();
-    writeln!(out, "\n{}", prose(&summary))
-}
-
-fn verdict_cell(verdict: CheckResult) -> &'static str {
-    match verdict {
-        CheckResult::Problem => "**problem**",
-        CheckResult::Warning => "warning",
-        CheckResult::Note => "note",
-        CheckResult::Unknown => "unknown",
-        CheckResult::Ok => "ok",
-    }
-}
-
-/// The JSON document: `{formatVersion, kind, exitCode, checks}`.
-///
-/// # Errors
-/// When serialization fails, which is a bug.
-pub fn document(findings: &Findings<'_>) -> Result<Value, serde_json::Error> {
+/// The body of the JSON document.
+#[must_use]
+pub fn body<'a>(findings: &Findings<'a>) -> Doctor<'a> {
     let checks = findings.checks.iter().map(|check| CheckReport {
         code: check.code,
         subject: check.subject.as_deref(),
@@ -222,27 +153,5 @@ pub fn document(findings: &Findings<'_>) -> Result<Value, serde_json::Error> {
         fix: check.fix.as_deref(),
         exit_code: check.failure.map(|failure| (findings.exit_code)(Some(failure))),
     });
-    Document::value(Doctor { exit_code: (findings.exit_code)(findings.failure), checks: checks.collect() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(text: &str, width: usize) -> Vec<String> {
-        let mut out = Vec::new();
-        write_paragraph(&mut out, "   help:", text, width).unwrap();
-        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn wraps_prose_but_not_file_content() {
-        assert_eq!(shown("one two three", 17), ["   help: one two", "         three"]);
-        assert_eq!(
-            shown("grant this:\n- verbs: [get, list]\n  of: x", 19),
-            ["   help: grant", "         this:", "         - verbs: [get, list]", "           of: x"]
-        );
-        assert_eq!(shown("unbreakable", 13), ["   help: unbreakable"]);
-        assert_eq!(shown("a\u{1b}[31mb", 49), ["   help: a [31mb"]);
-    }
+    Doctor { exit_code: (findings.exit_code)(findings.failure), checks: checks.collect() }
 }

@@ -61,7 +61,7 @@ pub const OUTPUTS: &[Output] = &[
         schema: of::<Line>,
     },
     Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Noticed<'_, Status<'_>>>> },
-    Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
+    Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Noticed<'_, Doctor<'_>>>> },
     Output {
         name: "effective",
         written_by: "`effective -o json`",

@@ -298,8 +298,8 @@ fn doctor_fits() {
     };
     let checks = [CheckResult::Problem, CheckResult::Warning, CheckResult::Unknown, CheckResult::Ok].map(check);
     let findings = doctor::Findings { checks: &checks, failure: None, exit_code: |_| 0 };
-    for verbose in [false, true] {
-        assert_fits("doctor", |out, width| doctor::text(out, &findings, verbose, width).unwrap());
+    for all in [false, true] {
+        assert_report_fits(&WIDTHS, "doctor", &doctor::report(&findings), all);
     }
 }
 

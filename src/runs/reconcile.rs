@@ -16,7 +16,6 @@ use crate::arguments::gates::GateOptions;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::Loaded;
 use crate::arguments::rollout::RolloutArgs;
-pub(crate) use crate::arguments::rollout::TrialArgs;
 use crate::report::Format;
 use crate::report::progress::RunHeader;
 use crate::review::{Review, Side, of_plan};

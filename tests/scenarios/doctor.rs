@@ -222,7 +222,7 @@ async fn reports_unreachable_api_server(start: ClusterSetup) {
     let mut cluster = start.pool("a", 1).up().await;
     cluster.sandbox_mut().crash().await;
     let run = cluster.run("doctor", &repository(), &["--request-timeout", "1s"]).await.exits(4);
-    run.prints("cannot be reached").prints("unknown: plan").prints("A sync would exit with 4");
+    run.prints("cannot be reached").prints("Unknown plan").prints("A sync would exit with 4");
     cluster.sandbox_mut().recover().await;
     cluster.run("doctor", &repository(), &[]).await.exits(0);
     cluster.down().await;
