@@ -115,12 +115,12 @@ fn unknown_codes(findings: &Findings<'_>) -> Option<String> {
             codes.push(check.code);
         }
     }
-    (!codes.is_empty()).then(|| format!("{}; -v shows why", codes.join(", ")))
+    (!codes.is_empty()).then(|| codes.join(", "))
 }
 
 fn passed(findings: &Findings<'_>) -> Option<String> {
     let passed = findings.number(CheckResult::Ok);
-    (passed > 0).then(|| format!("{}; -v lists them", count(passed, "check")))
+    (passed > 0).then(|| count(passed, "check"))
 }
 
 fn result(findings: &Findings<'_>) -> Conclusion {

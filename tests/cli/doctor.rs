@@ -8,7 +8,7 @@ use crate::repository::{Folder, gpu};
 
 /// The output, after a check that no line is wider than a terminal.
 fn narrow_output(run: &Run) -> String {
-    let wide: Vec<&str> = run.out.lines().filter(|line| line.chars().count() > 80).collect();
+    let wide: Vec<&str> = run.out.lines().filter(|line| line.chars().count() > 100).collect();
     assert!(wide.iter().all(|line| line.contains('/')), "{wide:#?}");
     let shown = run.shown();
     // The path differs between machines.

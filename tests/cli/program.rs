@@ -78,8 +78,9 @@ const VOLATILE: &[(&str, &str)] = &[
     (r"\b(?P<word>in|after) (\d+m)?\d+(\.\d)?s\b", "$word [duration]"),
     // Time left of a trial.
     (r"(?P<word>on trial(, | \(up to ))(\d+m)?(\d+s)? left", "$word[left] left"),
-    // Last column of the table.
-    (r"(?m) \d+\.\d$", " [seconds]"),
+    // Durations of nodes in a table.
+    (r"(?m)(?P<before>\S  )(\d+m)?\d+(\.\d)?s$", "$before[took]"),
+    (r"\| (\d+m)?\d+(\.\d)?s \|", "| [took] |"),
     (r#""seconds": ?\d+\.\d+"#, r#""seconds": "[seconds]""#),
 ];
 

@@ -48,8 +48,8 @@ async fn review_names_pods_that_prevent_a_drain(start: ClusterSetup) {
         .prints("set spec.rollout.drain.unmanaged: delete")
         .prints("drain blocked now: PodDisruptionBudget default/blocked-budget")
         .prints("drain blocked now: several PodDisruptionBudgets (default/two-budgets")
-        .prints("NODE PODS TO EVICT TOLERATE THE TAINT DRAIN REFUSED FOR BLOCKED NOW")
-        .prints("a-2 2 - - default/blocked-budget-a-2,")
+        .prints("NODE PODS TO EVICT TOLERATE THE TAINT PREVENTED BY")
+        .prints("a-2 2 - blocked now: default/blocked-budget-a-2,")
         .prints("3 nodes to drain and assign, drain of 1 node refused");
     if cluster.is_sandbox() {
         assert_eq!(asked(&cluster), (3, 1), "one list for each node, and one of the budgets");

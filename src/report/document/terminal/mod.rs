@@ -165,9 +165,12 @@ impl Layout {
     fn section(self, section: &Section, indent: usize) -> String {
         let facts: Vec<String> = section.facts.iter().map(words).collect();
         let title = heading(words(&section.title));
-        let line = if facts.is_empty() { title } else { format!("{title}  {}", facts.join(", ")) };
-        let blocks = self.drawn(&section.blocks, indent + 2, self.most()).into_iter().map(|(_, text)| text);
-        self.wrapped(&line, indent, indent + 2) + &blocks.collect::<String>()
+        let blocks: String =
+            self.drawn(&section.blocks, indent + 2, self.most()).into_iter().map(|(_, text)| text).collect();
+        let is_hidden = blocks.is_empty() && !section.blocks.is_empty();
+        let hidden = if is_hidden { format!("; {} lists them", self.all_option) } else { String::new() };
+        let line = if facts.is_empty() { title } else { format!("{title}  {}{hidden}", facts.join(", ")) };
+        self.wrapped(&line, indent, indent + 2) + &blocks
     }
 
     fn table(self, table: &Table, indent: usize) -> String {
