@@ -11,9 +11,9 @@ use anstream::StripStream;
 use clap::ValueEnum as _;
 
 use super::output::Output;
-use crate::report::document::markdown;
+use crate::report::document::{html, markdown};
 use crate::report::validation::{self, ReportFormat};
-use crate::report::{self, findings, html, run};
+use crate::report::{self, findings, run};
 use crate::repository::Enclosing;
 use crate::terminal::failure::CommandError;
 use crate::terminal::github_actions;

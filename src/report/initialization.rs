@@ -1,4 +1,4 @@
-//! Report of `init`: the written repository as text, markdown and JSON.
+//! Report of `init`: the written repository, its pools, and what to do next.
 
 use schemars::JsonSchema;
 use serde::Serialize;

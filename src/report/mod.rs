@@ -1,11 +1,12 @@
-//! Renderers of all outputs: text, markdown, HTML and JSON documents.
+//! What commands show: a [`document::Report`] for people, and the body of a JSON document for programs.
 //!
-//! Renderers take plain data and a writer. They make no decisions and do not access a cluster. Text contains ANSI
-//! styles; the output stream removes them where unsupported.
+//! Reports are made from plain data. They make no decisions and do not access a cluster. Text contains ANSI styles; the
+//! output stream removes them where unsupported.
 //!
-//! - [`review`], [`status`], [`validation`]: one folder per report with several formats.
+//! - [`document`]: the model of a report, and the formats that draw it: terminal, markdown, page, and notices in JSON.
+//! - [`review`], [`status`], [`run`] and others: the report of a command.
+//! - [`validation`]: findings, which are written while files are read, with SARIF, JUnit and annotations.
 //! - [`progress`], [`steps`], [`live`]: a rollout while it runs.
-//! - [`html`]: the page of `--report`.
 //! - [`schemas`]: JSON Schemas of all documents. [`codes`] and [`code_explanation`]: tables of codes.
 
 use std::io;
@@ -29,7 +30,6 @@ pub mod field;
 pub mod findings;
 pub mod gates;
 pub mod history;
-pub mod html;
 pub mod initialization;
 pub mod installation;
 pub mod live;

@@ -8,7 +8,7 @@ use fantoccini::elements::Element;
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder};
 use nodecfg::report::document::Report;
-use nodecfg::report::html::write;
+use nodecfg::report::document::html::write;
 use serde_json::{Value, json};
 
 /// A browser with one page. Its files are deleted when dropped.

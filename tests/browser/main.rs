@@ -213,6 +213,6 @@ fn writes_pages_for_inspection() {
         ("hostile", pages::hostile()),
     ] {
         let mut file = std::fs::File::create(folder.join(format!("{name}.html"))).unwrap();
-        nodecfg::report::html::write(&mut file, &page, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        nodecfg::report::document::html::write(&mut file, &page, jiff::Timestamp::UNIX_EPOCH).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! A report without layout: what a command shows, as a few kinds of blocks.
 //!
 //! A command builds one [`Report`] from its result. Three backends draw it: [`terminal`] wraps, aligns and colors;
-//! [`markdown`] folds and keeps within a length; [`html`](super::html) is a page. A backend knows the kinds of blocks and no
+//! [`markdown`] folds and keeps within a length; [`html`] is a page. A backend knows the kinds of blocks and no
 //! command, so that a fact that one format shows stands in all of them. JSON is the result itself, with the report's notices ([`json`]).
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
+pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod terminal;

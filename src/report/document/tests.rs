@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::json::Noticed;
 use super::terminal::Layout;
-use super::{Item, Report, Text, markdown, terminal};
-use crate::report::{html, status};
+use super::{Item, Report, Text, html, markdown, terminal};
+use crate::report::status;
 use nodecfg_observed::Observed;
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {

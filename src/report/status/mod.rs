@@ -1,4 +1,4 @@
-//! Report of `status`: the pools, the nodes with problems, and explanations, as text, markdown and JSON.
+//! Report of `status`: notes about fleets and pools, the nodes, and why nodes have not converged.
 
 use serde::Serialize;
 
