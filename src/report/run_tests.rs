@@ -367,6 +367,17 @@ fn early_failure_has_the_error() {
 }
 
 #[test]
+fn all_errors_count() {
+    let error =
+        |number: usize| ErrorMessage { code: String::new(), message: format!("no {number}"), help: String::new() };
+    let errors: Vec<ErrorMessage> = (0..60).map(error).collect();
+    let report = super::failed("validate", 3, &errors);
+    for shown in [markdown(&report), page(&report)] {
+        assert!(shown.contains("error: 10 more; see the JSON output"), "{shown}");
+    }
+}
+
+#[test]
 fn large_failure_fits_on_a_page() {
     let ends = (0..5000).map(|index| failed(&format!("{index} {}", "x|".repeat(5000))));
     let pools = (0..200).map(|index| (pool_name(&format!("p{index}")), pool(None, [End::NotStarted])));

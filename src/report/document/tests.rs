@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::json::Noticed;
 use super::terminal::Layout;
-use super::{Item, Report, Text, html, markdown, terminal};
+use super::{Conclusion, Item, Report, Text, html, markdown, terminal};
 use crate::report::status;
+use crate::status::Grade;
 use nodecfg_observed::Observed;
 
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -62,4 +63,53 @@ fn a_notice_is_in_every_format() {
     let below = json!([{"label": "help", "text": "wait"}]);
     let expected = json!([{"label": "weather", "grade": "warning", "text": "a storm in eu-1", "below": below}]);
     assert_eq!(document["notices"], expected);
+}
+
+/// Whoever confirms a deletion sees everything that is deleted.
+#[test]
+fn results_are_listed_in_full() {
+    let item = |number| Item::warning("to delete", Text::name(format!("map-{number}"))).into();
+    let list = Report { blocks: (0..200).map(item).collect(), complete: true, ..Report::default() };
+    for shown in [text(&list, 80, false), markdown(&list), page(&list)] {
+        assert_eq!(shown.matches("map-").count(), 200, "{shown}");
+    }
+    let others = Report { complete: false, ..list };
+    for (shown, most) in [(text(&others, 80, false), 20), (markdown(&others), 50), (page(&others), 50)] {
+        assert_eq!(shown.matches("map-").count(), most, "{shown}");
+        assert!(shown.contains(&format!("to delete: {} more", 200 - most)), "{shown}");
+    }
+}
+
+#[test]
+fn text_at_the_start_of_an_item_is_no_block() {
+    let texts = ["> quoted", "- x", "1. fix", "2) fix", "# title", "    code", "--- ", "+ x"];
+    let items = texts.map(|text| Item::new(text).into());
+    let shown = markdown(&Report { blocks: items.into(), ..Report::default() });
+    for line in shown.lines().filter(|line| !line.is_empty()) {
+        let content = line.strip_prefix("- ").unwrap();
+        assert!(content.starts_with('\u{200b}') || content.starts_with("code"), "{line:?}");
+    }
+    // Outside of tables, borders are no markup.
+    let query = Item::new(Text::name("up{job=~\"a|b\"} == 0"));
+    assert_eq!(markdown(&Report { blocks: vec![query.into()], ..Report::default() }), "- `up{job=~\"a|b\"} == 0`\n\n");
+}
+
+#[test]
+fn page_of_a_change_has_its_result_and_the_worse_grade() {
+    let report = Report {
+        lead: Some(Conclusion::sentence(Grade::Warning, "Syncing this changes 2 pools.")),
+        result: Some(Conclusion {
+            label: "Plan:".to_owned(),
+            grade: Grade::Good,
+            text: "3 ConfigMaps to create".into(),
+        }),
+        ..Report::default()
+    };
+    let shown = page(&report);
+    assert!(
+        shown.contains("<p>Plan: 3 ConfigMaps to create</p>") && shown.contains("<header class=\"bad\">"),
+        "{shown}"
+    );
+    let good = Report { lead: Some(Conclusion::sentence(Grade::Good, "Syncing this changes nothing.")), ..report };
+    assert!(page(&good).contains("<header class=\"good\">"));
 }

@@ -161,6 +161,18 @@ proptest! {
     }
 }
 
+/// A comment on a pull request to a large fleet shows the change.
+#[test]
+fn unchanged_pools_do_not_displace_the_changed_one() {
+    let pool = |value: &str| ("changed".to_owned(), vec![value.to_owned()]);
+    let same = (0..1000).map(|number| (format!("p{number}"), Vec::new()));
+    let all = |value| same.clone().chain([pool(value)]).collect::<Vec<_>>();
+    let report = report("diff", &review(&snapshot(&all("a")), &snapshot(&all("b")), "main"));
+    let kept = render(&report, false, Some(10_000));
+    assert!(length(&kept) <= 10_000 && kept.contains("<b>changed</b>"), "{kept}");
+    assert!(kept.contains("1000 pools, unchanged"), "{kept}");
+}
+
 #[test]
 fn smallest_limit_is_as_documented() {
     assert_eq!(LEAST_CHARS, 2000);

@@ -77,6 +77,17 @@ fn all_formats_show_pauses() {
     }
 }
 
+/// What is printed does not depend on the reports that are requested.
+#[test]
+fn impossible_plan_stands_in_the_plan_only() {
+    let status = cluster(1, 3);
+    let empty = nodecfg_plan::make(&desired([]), &observed([]), &options()).unwrap_err();
+    let (alone, planned) = (whole(&status, "https://server", None), whole(&status, "https://server", Some(Err(empty))));
+    assert_eq!(text(&alone, 100, true), text(&planned, 100, true));
+    assert_eq!(alone.notices().count(), planned.notices().count());
+    assert!(markdown(&planned).contains("A sync is not possible."), "{}", markdown(&planned));
+}
+
 #[test]
 fn twenty_nodes_in_two_pools() {
     let status = cluster(2, 10);

@@ -172,7 +172,7 @@ fn without_block(text: &str) -> String {
     let after_number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_number = after_number.len() < text.len() && after_number.starts_with(['.', ')']);
     // Emphasis and code are markup of this program.
-    let begins = text.starts_with(['>', '-', '+', '#', '=', '~', '|']) || is_number;
+    let begins = text.starts_with(['>', '-', '+', '#']) || is_number;
     if begins { format!("\u{200b}{text}") } else { text.to_owned() }
 }
 
