@@ -1,4 +1,4 @@
-//! Output formats of `-o` and `--report`, and the formats that each command writes.
+//! Format formats of `-o` and `--report`, and the formats that each command writes.
 
 use std::ffi::OsStr;
 
@@ -7,103 +7,44 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, ValueEnum as _};
 
 use crate::report::Format;
-use crate::report::validation::ReportFormat;
 use crate::terminal::failure::CommandError;
 
 /// Help heading of the options that every command accepts.
 pub(crate) const GLOBAL: &str = "Global options";
 
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs: one document, or one line per event of a long-running command.
-    Json,
-    /// The JSON document as YAML.
-    Yaml,
-    /// For a pull request.
-    Markdown,
-    /// SARIF 2.1.0 for code scanning; `validate` only.
-    Sarif,
-    /// JUnit XML for test reports; `validate` only.
-    Junit,
-    /// A line per item with all columns; `status`, `history` and `gates` only.
-    Wide,
-    /// A name per line, as kubectl accepts it; `status`, `history` and `gates` only.
-    Name,
-    /// A page for a browser; as a report of `diff`, `sync`, `rollback`, `reset`, `verify` and `status` only.
-    Html,
-}
-
-impl From<Format> for Output {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Text => Self::Text,
-            Format::Json => Self::Json,
-            Format::Yaml => Self::Yaml,
-            Format::Markdown => Self::Markdown,
-        }
+/// Requires a format in which a result can be written to a file: a document or a page.
+pub(crate) fn require_page_or_document(format: Format) -> Result<(), CommandError> {
+    match format {
+        Format::Sarif | Format::Junit => Err(CommandError::usage(
+            "this command does not write sarif or junit, which hold findings about files",
+            "use -o text, json, yaml or markdown",
+        )),
+        Format::Html => Ok(()),
+        other => require_findings(other),
     }
 }
 
-impl Output {
-    /// Requires a format in which a result can be written to a file: a document or a page.
-    pub(crate) fn of_report(self) -> Result<(), CommandError> {
-        match self {
-            Self::Html => Ok(()),
-            document => document.format().map(drop),
-        }
-    }
-
-    /// The format of messages about the result.
-    pub(crate) fn messages(self) -> Format {
-        self.format().unwrap_or_default()
-    }
-
-    /// The format, for commands that do not report on files.
-    pub(crate) fn format(self) -> Result<Format, CommandError> {
-        match self.shape()? {
-            ReportFormat::Format(format) => Ok(format),
-            ReportFormat::Sarif | ReportFormat::Junit => Err(CommandError::usage(
-                "this command does not write sarif or junit, which hold findings about files",
-                "use -o text, json, yaml or markdown",
-            )),
-        }
-    }
-
-    /// The format, for reports about files.
-    pub(crate) fn shape(self) -> Result<ReportFormat, CommandError> {
-        Ok(match self {
-            Self::Text => ReportFormat::Format(Format::Text),
-            Self::Json => ReportFormat::Format(Format::Json),
-            Self::Yaml => ReportFormat::Format(Format::Yaml),
-            Self::Markdown => ReportFormat::Format(Format::Markdown),
-            Self::Sarif => ReportFormat::Sarif,
-            Self::Junit => ReportFormat::Junit,
-            Self::Wide | Self::Name => {
-                return Err(CommandError::usage(
-                    "only status, history and gates write wide and name, and only to standard output",
-                    "use -o wide or -o name with one of these commands",
-                ));
-            }
-            Self::Html => {
-                return Err(CommandError::usage(
-                    "html is only written as a report of diff, sync, rollback, reset, verify and status",
-                    "use --report FILE.html with one of these commands",
-                ));
-            }
-        })
+/// Requires a format in which findings about files can be written to a file.
+pub(crate) fn require_findings(format: Format) -> Result<(), CommandError> {
+    match format {
+        Format::Text | Format::Json | Format::Yaml | Format::Markdown | Format::Sarif | Format::Junit => Ok(()),
+        Format::Wide | Format::Name => Err(CommandError::usage(
+            "only status, history and gates write wide and name, and only to standard output",
+            "use -o wide or -o name with one of these commands",
+        )),
+        Format::Html => Err(CommandError::usage(
+            "html is only written as a report of diff, sync, rollback, reset, verify and status",
+            "use --report FILE.html with one of these commands",
+        )),
     }
 }
 
 /// Formats of a document.
-const DOCUMENT: &[Output] = &[Output::Text, Output::Json, Output::Yaml, Output::Markdown];
+const DOCUMENT: &[Format] = &[Format::Text, Format::Json, Format::Yaml, Format::Markdown];
 
 /// The formats that a command writes, and what it writes.
-fn formats(command: &str) -> (&'static [Output], &'static str) {
-    use Output::{Json, Junit, Markdown, Name, Sarif, Text, Wide, Yaml};
+fn formats(command: &str) -> (&'static [Format], &'static str) {
+    use Format::{Json, Junit, Markdown, Name, Sarif, Text, Wide, Yaml};
     match command {
         "validate" => (&[Text, Json, Yaml, Markdown, Sarif, Junit], "Print the findings in this format"),
         "sync" | "rollback" | "reset" => {
@@ -142,19 +83,19 @@ pub(crate) fn argument(command: &str) -> Arg {
 
 /// Parser of the formats that a command writes.
 #[derive(Clone)]
-struct Formats(&'static [Output]);
+struct Formats(&'static [Format]);
 
 impl Formats {
     fn values(&self) -> impl Iterator<Item = PossibleValue> + '_ {
         // Without the descriptions, which would take a line each in every help text.
-        self.0.iter().filter_map(Output::to_possible_value).map(|value| value.help(None::<&'static str>))
+        self.0.iter().filter_map(Format::to_possible_value).map(|value| value.help(None::<&'static str>))
     }
 }
 
 impl TypedValueParser for Formats {
-    type Value = Output;
+    type Value = Format;
 
-    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Output, clap::Error> {
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Format, clap::Error> {
         let names = PossibleValuesParser::new(self.values());
         let name = names.parse_ref(command, argument, value).map_err(|mut error| {
             if let Some(tip) = value.to_str().and_then(alternative) {

@@ -10,10 +10,9 @@ use std::str::FromStr;
 use anstream::StripStream;
 use clap::ValueEnum as _;
 
-use super::output::Output;
 use crate::report::document::{html, markdown};
-use crate::report::validation::{self, ReportFormat};
-use crate::report::{self, findings, run};
+use crate::report::validation;
+use crate::report::{self, Format, findings, run};
 use crate::repository::Enclosing;
 use crate::terminal::failure::CommandError;
 use crate::terminal::github_actions;
@@ -30,7 +29,7 @@ pub(crate) struct ReportArgs {
 /// One additional output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Report {
-    output: Output,
+    output: Format,
     path: PathBuf,
 }
 
@@ -39,10 +38,10 @@ impl FromStr for Report {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (format, path) = text.split_once('=').unwrap_or((text, ""));
-        let output = match Output::from_str(format, false) {
+        let output = match Format::from_str(format, false) {
             Ok(output) => output,
             // The extension selects the HTML format.
-            Err(_) if text.ends_with(".html") => return Ok(Self { output: Output::Html, path: PathBuf::from(text) }),
+            Err(_) if text.ends_with(".html") => return Ok(Self { output: Format::Html, path: PathBuf::from(text) }),
             Err(_) => return Err(format!("unknown format `{format}`")),
         };
         if path.is_empty() {
@@ -54,7 +53,7 @@ impl FromStr for Report {
 
 /// A report that is being written.
 pub(crate) struct OpenReport {
-    pub(crate) output: Output,
+    pub(crate) output: Format,
     path: PathBuf,
     /// The file, or why it could not be opened or written. Later writes to a broken report are omitted, so that it has no
     /// gaps.
@@ -97,7 +96,7 @@ impl ReportArgs {
     ///
     /// # Errors
     /// A file cannot be written. Nothing else was done yet.
-    pub(crate) fn create(&self, possible: impl Fn(Output) -> Result<(), CommandError>) -> Result<(), CommandError> {
+    pub(crate) fn create(&self, possible: impl Fn(Format) -> Result<(), CommandError>) -> Result<(), CommandError> {
         for report in &self.reports {
             possible(report.output)?;
             let created = report.file().and_then(File::create);
@@ -108,7 +107,7 @@ impl ReportArgs {
 
     /// Appends to every report by `write`. Returns the errors: a report that cannot be written prevents no other one.
     #[must_use]
-    pub(crate) fn each(&self, mut write: impl FnMut(Output, &mut dyn Write) -> io::Result<()>) -> Vec<CommandError> {
+    pub(crate) fn each(&self, mut write: impl FnMut(Format, &mut dyn Write) -> io::Result<()>) -> Vec<CommandError> {
         let one = |mut report: OpenReport| {
             let output = report.output;
             report.write(|out| write(output, out));
@@ -129,20 +128,20 @@ impl ReportArgs {
         let errors = failure.error_messages();
         let shown = run::failed(command, failure.exit() as u8, &errors);
         for report in &self.reports {
-            let is_document = matches!(report.output, Output::Json | Output::Yaml);
+            let is_document = matches!(report.output, Format::Json | Format::Yaml);
             let is_empty = std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
             if !is_document && !is_empty {
                 continue;
             }
             let mut open = report.open();
             open.write(|out| match report.output {
-                Output::Json => writeln!(out, "{document}"),
-                Output::Yaml => report::yaml(out, &document),
-                Output::Markdown => markdown::write(out, &shown, false, None),
-                Output::Html => html::write(out, &shown, nodecfg_clock::now()),
-                Output::Junit => validation::failed(ReportFormat::Junit, out, &errors),
-                Output::Sarif => validation::failed(ReportFormat::Sarif, out, &errors),
-                Output::Text | Output::Wide | Output::Name => {
+                Format::Json => writeln!(out, "{document}"),
+                Format::Yaml => report::yaml(out, &document),
+                Format::Markdown => markdown::write(out, &shown, false, None),
+                Format::Html => html::write(out, &shown, nodecfg_clock::now()),
+                Format::Junit => validation::failed(Format::Junit, out, &errors),
+                Format::Sarif => validation::failed(Format::Sarif, out, &errors),
+                Format::Text | Format::Wide | Format::Name => {
                     errors.iter().try_for_each(|error| findings::message(out, &error.message, &error.help))
                 }
             });
@@ -155,7 +154,7 @@ impl ReportArgs {
     }
 
     /// Reports whether any report has this format.
-    pub(crate) fn contains(&self, output: Output) -> bool {
+    pub(crate) fn contains(&self, output: Format) -> bool {
         self.reports.iter().any(|report| report.output == output)
     }
 }
@@ -167,9 +166,9 @@ mod tests {
     #[test]
     fn parses_format_and_file() {
         let parsed = |text: &str| text.parse::<Report>();
-        assert_eq!(parsed("json=a=b.json"), Ok(Report { output: Output::Json, path: PathBuf::from("a=b.json") }));
+        assert_eq!(parsed("json=a=b.json"), Ok(Report { output: Format::Json, path: PathBuf::from("a=b.json") }));
         for (text, path) in [("html=x", "x"), ("a/b.html", "a/b.html"), ("a=b.html", "a=b.html")] {
-            assert_eq!(parsed(text), Ok(Report { output: Output::Html, path: PathBuf::from(path) }));
+            assert_eq!(parsed(text), Ok(Report { output: Format::Html, path: PathBuf::from(path) }));
         }
         assert_eq!(parsed("xml=x"), Err("unknown format `xml`".to_owned()));
         assert_eq!(parsed("json="), Err("the file name is missing: use json=FILE".to_owned()));

@@ -54,5 +54,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         _ => Exit::Done,
     };
     let report = orders::aborted(&aborted);
-    Ok(Shown::of(aborted, report, terminal).print(format.into(), exit, terminal))
+    Ok(Shown::of(aborted, report, terminal).print(format, exit, terminal))
 }

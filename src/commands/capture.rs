@@ -64,7 +64,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         refuse_pool(folder, pool, args.force)?;
     }
     let (taken, errors) = capture_nodes(&selected.reader, &selected.nodes, args.drop_defaults).await;
-    let human = matches!(format, Format::Text | Format::Markdown);
+    let human = format.is_for_people();
     if taken.is_empty() {
         return Err(CommandError::Nodes(errors.into_iter().map(|(_, error)| error).collect()));
     }
@@ -101,10 +101,10 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 
 fn show(capture: Capture, format: Format, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Text => capture.written.iter().try_for_each(|file| writeln!(out, "wrote {file}")),
         Format::Markdown => capture.markdown(out),
         Format::Json => report::json(out, &Document::value(capture)?),
         Format::Yaml => report::yaml(out, &Document::value(capture)?),
+        _ => capture.written.iter().try_for_each(|file| writeln!(out, "wrote {file}")),
     }
 }
 

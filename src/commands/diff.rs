@@ -141,7 +141,7 @@ impl Args {
         let mut found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         found.append(&mut review.findings);
-        if matches!(format, Format::Text | Format::Markdown) {
+        if format.is_for_people() {
             let line = layout::hanging(&shown::header_line(&review), 2, terminal.err_line);
             writeln!(terminal.info(), "{line}\n")?;
             warn_of(found.iter(), loaded, verbose, terminal)?;

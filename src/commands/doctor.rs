@@ -42,5 +42,5 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let findings = Findings { checks: &checks, failure, exit_code };
     let (body, shown) = (report::body(&findings), report::report(&findings));
     let shown = Shown { printed: layout(terminal.out_width, verbose > 0), ..Shown::of(body, shown, terminal) };
-    Ok(shown.print(format.into(), failure.map_or(Exit::Done, Exit::from), terminal))
+    Ok(shown.print(format, failure.map_or(Exit::Done, Exit::from), terminal))
 }

@@ -65,5 +65,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     };
     let exit = if document.accepted { Exit::Done } else { Exit::InvalidRepository };
     let report = document.report(&kubelet);
-    Ok(Shown::of(document, report, terminal).print(format.into(), exit, terminal))
+    Ok(Shown::of(document, report, terminal).print(format, exit, terminal))
 }

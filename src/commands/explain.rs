@@ -51,20 +51,20 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Comma
     let explanation = field::explain(requested, minor, args.recursive)
         .map_err(|absent| CommandError::usage(absent.message, absent.help))?;
     match format {
-        Format::Text => field::text(&mut terminal.out, &explanation, minor, terminal.out_width)?,
         Format::Markdown => field::markdown(&mut terminal.out, &explanation, minor)?,
         Format::Json => report::json(&mut terminal.out, &field::document(&explanation, minor)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &field::document(&explanation, minor)?)?,
+        _ => field::text(&mut terminal.out, &explanation, minor, terminal.out_width)?,
     }
     Ok(Exit::Done)
 }
 
 fn write(explanation: &CodeExplanation, format: Format, terminal: &mut Terminal) -> CommandResult {
     match format {
-        Format::Text => code_explanation::text(&mut terminal.out, explanation, terminal.out_width)?,
         Format::Markdown => code_explanation::markdown(&mut terminal.out, explanation)?,
         Format::Json => report::json(&mut terminal.out, &Document::value(explanation)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(explanation)?)?,
+        _ => code_explanation::text(&mut terminal.out, explanation, terminal.out_width)?,
     }
     Ok(Exit::Done)
 }

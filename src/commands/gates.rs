@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::ClusterArgs;
 use crate::arguments::gates::GateArgs;
-use crate::arguments::output::Output;
 use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::scope::existing_pools;
+use crate::report::Format;
 use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
 use crate::runs::emit::Shown;
@@ -40,7 +40,7 @@ Examples:
   nodecfg gates --prometheus-url https://prometheus.example.com
   nodecfg gates --pool gpu -o wide     a line per gate and pool";
 
-pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) -> CommandResult {
     let loaded = args.repository.load(terminal).await?;
     let asked = grouped(&args.selected(&loaded.desired)?);
     let questions: BTreeSet<Question> =

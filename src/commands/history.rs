@@ -2,8 +2,8 @@
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::BoundClusterArgs;
-use crate::arguments::output::Output;
 use crate::arguments::repository::RepositoryArgs;
+use crate::report::Format;
 use crate::report::history as shown;
 use crate::report::history::History;
 use crate::runs::emit::Shown;
@@ -39,7 +39,7 @@ Examples:
   nodecfg history gpu --no-cluster   list the revisions only
   nodecfg rollback gpu --dry-run     show what a rollback to the previous revision would do";
 
-pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut found = PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
     let Some(desired) = found.draft.desired.take() else {

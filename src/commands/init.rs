@@ -75,13 +75,13 @@ impl Args {
             files: files.keys().cloned().collect(),
             remarks: draft.remarks.iter().cloned().chain(pause_reasons).collect(),
         };
-        if matches!(format, Format::Text | Format::Markdown) {
+        if format.is_for_people() {
             for remark in &document.remarks {
                 findings::message(&mut terminal.err, remark, "")?;
             }
         }
         let report = document.report(&self.next());
-        Shown::of(document, report, terminal).write(&mut terminal.out, format.into())?;
+        Shown::of(document, report, terminal).write(&mut terminal.out, format)?;
         Ok(())
     }
 

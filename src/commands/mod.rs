@@ -44,11 +44,11 @@ mod validate;
 mod verify;
 mod version;
 
-use crate::arguments::output::{GLOBAL, Output};
+use crate::arguments::output::GLOBAL;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::telemetry::Telemetry;
 use crate::report::Format;
-use crate::report::validation::{self, ReportFormat};
+use crate::report::validation;
 use crate::runs::run;
 use crate::terminal::exit::{self, Exit};
 use crate::terminal::failure::{CommandError, CommandResult};
@@ -61,9 +61,9 @@ use nodecfg_contract::printable::escaped;
 #[command(name = "nodecfg", version, propagate_version = true, after_help = exit::TABLE, max_term_width = 100)]
 pub struct Cli {
     /// Print the result as text, json, yaml or markdown; the help of a command lists its formats.
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
-    output: Output,
+    output: Format,
     /// Use colors: auto (on a terminal, unless NO_COLOR is set), always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
@@ -189,7 +189,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
     logging::start(cli.verbosity(), terminal.colored_err(), terminal.status_area.clone(), export);
-    let (format, shape) = (cli.output.messages(), cli.output.shape());
+    let format = cli.output;
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
     let span = telemetry.as_ref().map_or_else(tracing::Span::none, Telemetry::span);
@@ -202,10 +202,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         if let Some(root) = root {
             github_actions::annotate(&mut terminal.commands(), &failure, &root);
         }
-        if let Ok(shape @ (ReportFormat::Sarif | ReportFormat::Junit)) = shape {
-            // The message on standard error and the exit code still report the failure.
-            let _ = validation::failed(shape, &mut terminal.out, &failure.error_messages());
-        }
+        // The message on standard error and the exit code still report the failure.
+        let _ = validation::failed(format, &mut terminal.out, &failure.error_messages());
         failure.report(&mut terminal, format)
     });
     if let Some(telemetry) = telemetry {
@@ -215,39 +213,36 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
-    let (format, verbose) = (cli.output.format(), cli.verbosity());
+    let (format, verbose) = (cli.output, cli.verbosity());
     match cli.command {
-        Command::Validate(args) => cli
-            .output
-            .shape()
-            .and_then(|shape| finish(Builder::new_current_thread(), validate::run(&args, shape, verbose, terminal))),
-        Command::Effective(args) => block_on(run::until_signal(effective::run(&args, format?, terminal))),
-        Command::Explain(args) => explain::run(&args, format?, terminal),
-        Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
-        Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
-        Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, verbose, terminal))),
-        Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, verbose, terminal))),
-        Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, cli.output, terminal)),
-        Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
-        Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
-        Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, verbose, terminal))),
-        Command::Gates(args) => block_on(run::until_signal(gates::run(&args, cli.output, terminal))),
-        Command::History(args) => block_on(run::until_signal(history::run(&args, cli.output, terminal))),
-        Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, verbose, terminal))),
-        Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),
-        Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),
-        Command::Abort(args) => block_on(run::until_signal(abort::run(&args, format?, terminal))),
-        Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format?, verbose, terminal))),
-        Command::Release(args) => block_on(run::until_signal(release::run(&args, format?, terminal))),
-        Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, verbose, terminal))),
-        Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
-        Command::Version(_) => version::run(format?, terminal),
-        Command::Install(args) => block_on(install::run(&args, format?, terminal)),
-        Command::Render(args) => {
-            format.and_then(|_| block_on(run::until_signal(render::run(&args, verbose, terminal))))
+        Command::Validate(args) => {
+            finish(Builder::new_current_thread(), validate::run(&args, format, verbose, terminal))
         }
-        Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
+        Command::Effective(args) => block_on(run::until_signal(effective::run(&args, format, terminal))),
+        Command::Explain(args) => explain::run(&args, format, terminal),
+        Command::Schema(args) => schema::run(&args, terminal),
+        Command::Completions(args) => completions::run(&args, terminal),
+        Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format, verbose, terminal))),
+        Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format, verbose, terminal))),
+        Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format, verbose, terminal))),
+        Command::Status(args) => block_on(status::run(&args, format, terminal)),
+        Command::Init(args) => block_on(run::until_signal(init::run(&args, format, terminal))),
+        Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format, terminal))),
+        Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format, verbose, terminal))),
+        Command::Gates(args) => block_on(run::until_signal(gates::run(&args, format, terminal))),
+        Command::History(args) => block_on(run::until_signal(history::run(&args, format, terminal))),
+        Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format, verbose, terminal))),
+        Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format, terminal))),
+        Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format, terminal))),
+        Command::Abort(args) => block_on(run::until_signal(abort::run(&args, format, terminal))),
+        Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format, verbose, terminal))),
+        Command::Release(args) => block_on(run::until_signal(release::run(&args, format, terminal))),
+        Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format, verbose, terminal))),
+        Command::Man(args) => man::run(&args, terminal),
+        Command::Version(_) => version::run(format, terminal),
+        Command::Install(args) => block_on(install::run(&args, format, terminal)),
+        Command::Render(args) => block_on(run::until_signal(render::run(&args, verbose, terminal))),
+        Command::Sandbox(args) => block_on(sandbox::run(&args, terminal)),
     }
 }
 

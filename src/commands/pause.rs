@@ -60,5 +60,5 @@ pub(super) fn print_results(
 ) -> CommandResult {
     let scope_args = fleet.scope_args();
     let report = orders::pools(command, &results, &scope_args);
-    Ok(Shown::of(results, report, terminal).print(format.into(), Exit::Done, terminal))
+    Ok(Shown::of(results, report, terminal).print(format, Exit::Done, terminal))
 }

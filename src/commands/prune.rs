@@ -59,5 +59,5 @@ fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal
         printed: layout(terminal.out_line, verbose > 0),
         ..Shown::of(pruning, pruning::report(pruning), terminal)
     };
-    shown.write(&mut terminal.out, format.into())
+    shown.write(&mut terminal.out, format)
 }

@@ -55,5 +55,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 }
 
 fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> io::Result<()> {
-    Shown::of(shown, release::report(shown), terminal).write(&mut terminal.out, format.into())
+    Shown::of(shown, release::report(shown), terminal).write(&mut terminal.out, format)
 }

@@ -79,7 +79,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let target = ResetTarget::read(repository, &args.fleet, args.selector.as_ref(), args.limits).await?;
     let ResetTarget { loaded, location, .. } = &target;
     let (namespace, server) = (&location.namespace, location.reader.server());
-    let text = matches!(format, Format::Text | Format::Markdown);
+    let text = format.is_for_people();
     let header = RunHeader { ignored_windows: args.reason.reason.clone(), ..run::header(loaded, namespace, server) };
     if text {
         let place = progress::place(Some(namespace), server);

@@ -92,7 +92,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         }
     };
     let revision = loaded.arguments.rev().unwrap_or_default();
-    let text = matches!(format, Format::Text | Format::Markdown);
+    let text = format.is_for_people();
     if unchanged && text {
         let message =
             format!("Nothing to roll back: pool {} has the same configuration\nat {revision} as now.", args.pool);

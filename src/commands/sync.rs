@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
     let header = RunHeader { ignored_windows: args.reason.reason.clone(), ..run::header(&loaded, &namespace, &server) };
-    if sandbox.is_some() && matches!(format, Format::Text | Format::Markdown) {
+    if sandbox.is_some() && format.is_for_people() {
         writeln!(terminal.info(), "sandbox: {START_CONFIGURATION}")?;
     }
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;

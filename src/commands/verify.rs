@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{CommandError, CommandResult, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys, parse_duration, parse_timeout};
-use crate::arguments::output::Output;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::rollout::TrialArgs;
@@ -90,7 +89,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan, nodecfg_clock::now());
     // Only reports have the details of a plan.
-    let is_reported = args.reports.contains(Output::Html) || args.reports.contains(Output::Markdown);
+    let is_reported = args.reports.contains(Format::Html) || args.reports.contains(Format::Markdown);
     let review = if is_reported { with_drained_pods(review, plan, &reader).await } else { review };
     let mode = Mode {
         assign: false,

@@ -20,9 +20,9 @@ Examples:
 pub(super) fn run(format: Format, terminal: &mut Terminal) -> CommandResult {
     let version = Version::of_this_program();
     match format {
-        Format::Text | Format::Markdown => version.text(&mut terminal.out)?,
         Format::Json => report::json(&mut terminal.out, &Document::value(version)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &Document::value(version)?)?,
+        _ => version.text(&mut terminal.out)?,
     }
     Ok(Exit::Done)
 }

@@ -59,17 +59,38 @@ pub mod version;
 mod width_tests;
 
 /// The output formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
-    /// For terminals.
+    /// For people.
     #[default]
     Text,
-    /// For programs: one document, or one line per event from long-running commands.
+    /// For programs: one document, or one line per event of a long-running command.
     Json,
     /// The JSON document as YAML.
     Yaml,
-    /// For pull requests.
+    /// For a pull request.
     Markdown,
+    /// SARIF 2.1.0 for code scanning; `validate` only.
+    Sarif,
+    /// JUnit XML for test reports; `validate` only.
+    Junit,
+    /// A line per item with all columns; `status`, `history` and `gates` only.
+    Wide,
+    /// A name per line, as kubectl accepts it; `status`, `history` and `gates` only.
+    Name,
+    /// A page for a browser; as a report of `diff`, `sync`, `rollback`, `reset`, `verify` and `status` only.
+    Html,
+}
+
+impl Format {
+    /// Reports whether a person reads the output, so that messages about it help.
+    #[must_use]
+    pub fn is_for_people(self) -> bool {
+        match self {
+            Self::Text | Self::Markdown | Self::Wide | Self::Name => true,
+            Self::Json | Self::Yaml | Self::Sarif | Self::Junit | Self::Html => false,
+        }
+    }
 }
 
 /// Writes a document as pretty JSON.

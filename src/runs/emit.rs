@@ -5,9 +5,9 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use crate::arguments::output::Output;
 use crate::arguments::reports::ReportArgs;
 use crate::report;
+use crate::report::Format;
 use crate::report::document::json::Noticed;
 use crate::report::document::terminal::Layout;
 use crate::report::document::{Report, html, markdown, terminal as text};
@@ -38,33 +38,33 @@ impl<B: Kind + Serialize> Shown<B> {
 
     /// Prints a result, then writes its reports, and returns `exit` unless standard output could not be written. A report
     /// that cannot be written is an error message after the result.
-    pub(crate) fn emit(&self, output: Output, reports: &ReportArgs, exit: Exit, terminal: &mut Terminal) -> Exit {
+    pub(crate) fn emit(&self, output: Format, reports: &ReportArgs, exit: Exit, terminal: &mut Terminal) -> Exit {
         let printed = self.write(&mut terminal.out, output);
         let unwritten = reports.each(|output, out| self.write_in(out, output, self.in_file, None));
         terminal.end(exit, printed, &unwritten)
     }
 
     /// Prints the result of a command without `--report`.
-    pub(crate) fn print(&self, output: Output, exit: Exit, terminal: &mut Terminal) -> Exit {
+    pub(crate) fn print(&self, output: Format, exit: Exit, terminal: &mut Terminal) -> Exit {
         self.emit(output, &ReportArgs::default(), exit, terminal)
     }
 
     /// Prints a result to standard output.
-    pub(crate) fn write(&self, out: &mut dyn Write, output: Output) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut dyn Write, output: Format) -> io::Result<()> {
         self.write_in(out, output, self.printed, self.most)
     }
 
-    fn write_in(&self, out: &mut dyn Write, output: Output, layout: Layout, most: Option<usize>) -> io::Result<()> {
+    fn write_in(&self, out: &mut dyn Write, output: Format, layout: Layout, most: Option<usize>) -> io::Result<()> {
         match output {
-            Output::Text => text::write(out, &self.report, layout),
-            Output::Markdown => markdown::write(out, &self.report, layout.all, most),
-            Output::Json => report::json(out, &Document::new(Noticed::of(&self.body, &self.report))),
-            Output::Yaml => report::yaml(out, &Document::value(Noticed::of(&self.body, &self.report))?),
-            Output::Html => html::write(out, &self.report, nodecfg_clock::now()),
-            Output::Wide => text::write_wide(out, &self.report),
-            Output::Name => self.report.names.iter().try_for_each(|name| writeln!(out, "{name}")),
+            Format::Text => text::write(out, &self.report, layout),
+            Format::Markdown => markdown::write(out, &self.report, layout.all, most),
+            Format::Json => report::json(out, &Document::new(Noticed::of(&self.body, &self.report))),
+            Format::Yaml => report::yaml(out, &Document::value(Noticed::of(&self.body, &self.report))?),
+            Format::Html => html::write(out, &self.report, nodecfg_clock::now()),
+            Format::Wide => text::write_wide(out, &self.report),
+            Format::Name => self.report.names.iter().try_for_each(|name| writeln!(out, "{name}")),
             // Findings about files, which `validate` writes while it reads.
-            Output::Sarif | Output::Junit => Ok(()),
+            Format::Sarif | Format::Junit => Ok(()),
         }
     }
 }

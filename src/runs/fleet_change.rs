@@ -64,7 +64,7 @@ impl FleetChangeArgs {
         }
         let desired = repository.load_named(terminal).await?.map(|loaded| loaded.desired);
         let location = self.fleet.locate(desired.as_ref(), LabelKeys::Only(BTreeSet::new())).await?;
-        if matches!(format, Format::Text | Format::Markdown) {
+        if format.is_for_people() {
             let place = progress::place(Some(&location.namespace), location.reader.server());
             writeln!(terminal.info(), "fleet {} {place}\n", location.fleet)?;
         }

@@ -81,7 +81,7 @@ pub(crate) async fn apply(
     match format {
         Format::Json => report::json(&mut terminal.out, &document)?,
         Format::Yaml => report::yaml(&mut terminal.out, &document)?,
-        Format::Text | Format::Markdown => {}
+        _ => {}
     }
     Ok(before.map(|before| before.writers))
 }

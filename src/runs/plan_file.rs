@@ -60,7 +60,7 @@ pub(crate) fn save(
 ) -> Result<(), CommandError> {
     replace(path, saved.text().as_bytes(), Readers::AsUsual)
         .map_err(|error| CommandError::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
-    if matches!(format, Format::Text | Format::Markdown) {
+    if format.is_for_people() {
         terminal.out.flush()?;
         let path = path.display();
         if !saved.refused.is_empty() {

@@ -115,7 +115,7 @@ impl Reconciliation<'_> {
         // The pool must not be paused if the change cannot start.
         run::until_stopped(&mut stop, check_permissions(&planned.plan, &self.location.reader)).await?;
         let location = self.location;
-        let is_text = matches!(self.format, Format::Text | Format::Markdown);
+        let is_text = self.format.is_for_people();
         let mut started = false;
         let result = async {
             run::until_stopped(&mut stop, location.pause_for_rollback(&pool, &pause)).await?;

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::live;
 use super::live::LiveView;
 use super::write_review::layout;
-use crate::arguments::output::Output;
 use crate::arguments::reports::{OpenReport, ReportArgs};
 use crate::arguments::repository::Loaded;
 use crate::layout;
@@ -43,7 +42,7 @@ use nodecfg_rollout::{PoolOutcome, StopReason};
 pub(crate) fn require_stream_format(format: Format) -> Result<(), CommandError> {
     match format {
         Format::Text | Format::Json => Ok(()),
-        Format::Yaml | Format::Markdown => Err(CommandError::usage(
+        _ => Err(CommandError::usage(
             "this command writes its result while it runs, as text or JSON lines only",
             "use -o text or -o json",
         )),
@@ -53,7 +52,7 @@ pub(crate) fn require_stream_format(format: Format) -> Result<(), CommandError> 
 /// Creates the `--report` files. JSON lines are written during the run; markdown and HTML are written at its end.
 pub(crate) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| match output {
-        Output::Json | Output::Markdown | Output::Html => Ok(()),
+        Format::Json | Format::Markdown | Format::Html => Ok(()),
         _ => Err(CommandError::usage(
             "this command writes reports as json (lines), markdown or html only",
             "use --report json=FILE, markdown=FILE or FILE.html",
@@ -130,7 +129,7 @@ impl Reporter {
         let plan_report = shown::report(run.command, &run.review);
         let planned = Noticed::of(shown::body(&run.review), &plan_report);
         let mut open = reports.open();
-        for report in open.iter_mut().filter(|report| report.output == Output::Json) {
+        for report in open.iter_mut().filter(|report| report.output == Format::Json) {
             report.write(|out| JsonLines(out).document(start, "planned", &planned));
         }
         let listener: Box<dyn Listener + Send> = match format {
@@ -184,7 +183,7 @@ impl Reporter {
         self.spans.record(event);
         self.timeline.record(now, event);
         // An output error must not stop a rollout half-way. The first one is reported at the end.
-        for report in self.reports.iter_mut().filter(|report| report.output == Output::Json) {
+        for report in self.reports.iter_mut().filter(|report| report.output == Format::Json) {
             report.write(|out| JsonLines(out).event(now, event));
         }
         if let Err(error) = lock(&self.listener).event(now, event) {
@@ -220,8 +219,8 @@ impl Reporter {
         for mut report in std::mem::take(&mut self.reports) {
             let output = report.output;
             report.write(|out| match output {
-                Output::Html => html::write(out, &whole, now),
-                Output::Markdown => markdown::write(out, &whole, false, None),
+                Format::Html => html::write(out, &whole, now),
+                Format::Markdown => markdown::write(out, &whole, false, None),
                 _ => JsonLines(out).document(now, "finished", &ended),
             });
             unwritten.extend(report.close());
@@ -417,7 +416,7 @@ pub(crate) fn print_header(
 ) -> Result<(), CommandError> {
     if let Some(reports) = lines {
         let unwritten = reports.each(|output, out| match output {
-            Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", header),
+            Format::Json => JsonLines(out).document(nodecfg_clock::now(), "started", header),
             _ => Ok(()),
         });
         // Nothing was done yet.
@@ -429,8 +428,8 @@ pub(crate) fn print_header(
         Format::Json if lines.is_some() => {
             JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", header)?;
         }
-        Format::Json | Format::Yaml => {}
-        Format::Text | Format::Markdown => {
+        format if !format.is_for_people() => {}
+        _ => {
             let line = layout::hanging(&progress::header_line(header), 2, terminal.err_line);
             writeln!(terminal.info(), "{line}\n")?;
         }

@@ -1,6 +1,6 @@
 //! Writes a review, and the reports of it.
 
-use crate::arguments::output::Output;
+use crate::arguments::output::require_page_or_document;
 use crate::arguments::reports::ReportArgs;
 use crate::report::document::terminal::Layout;
 use crate::report::{Format, findings, review as shown};
@@ -12,7 +12,7 @@ use crate::terminal::streams::Terminal;
 
 /// Creates the `--report` files of a review.
 pub(crate) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
-    reports.create(Output::of_report)
+    reports.create(require_page_or_document)
 }
 
 /// Writes a review by `command` and its reports. `max_chars` limits only standard output. Returns the exit code of a
@@ -34,7 +34,7 @@ pub(crate) fn write(
         in_file: Layout { width: findings::WIDTH, ..printed },
         most: max_chars.map(|number| usize::try_from(number).unwrap_or(usize::MAX)),
     };
-    shown.emit(format.into(), reports, Exit::Done, terminal)
+    shown.emit(format, reports, Exit::Done, terminal)
 }
 
 /// The layout of a command with `-v`.

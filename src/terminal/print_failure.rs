@@ -22,7 +22,7 @@ impl CommandError {
                 self.write_text(terminal)
             }
             (_, Format::Json | Format::Yaml) => self.write_document(terminal, format),
-            (_, Format::Text | Format::Markdown) => self.write_text(terminal),
+            _ => self.write_text(terminal),
         };
         // If the report cannot be written, the exit code still reports the failure.
         let _ = written;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
-use crate::arguments::output::Output;
+use crate::arguments::output::require_page_or_document;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::{Loaded, LocalRepositoryArgs, RepositoryArgs};
 use crate::arguments::scope::{no_match, with_keys_of};
@@ -67,10 +67,9 @@ pub(super) struct Args {
     bound: BoundClusterArgs,
 }
 
-pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) -> CommandResult {
-    let format = output.messages();
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     if args.watch {
-        if matches!(output, Output::Wide | Output::Name) {
+        if matches!(format, Format::Wide | Format::Name) {
             return Err(CommandError::usage("--watch writes text or json", "use -o text or -o json"));
         }
         runs::require_stream_format(format)?;
@@ -86,7 +85,7 @@ pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) ->
     }
     let reader = args.connect(loaded.as_ref()).await?;
     // Printed before the first request, because the server may not answer.
-    if loaded.is_none() && format != Format::Json && format != Format::Yaml {
+    if loaded.is_none() && format.is_for_people() {
         writeln!(terminal.info(), "{}\n", progress::place(args.bound.cluster.named_namespace(), reader.server()))?;
     }
     let (reader, namespace) = args.bind(reader, loaded.as_ref()).await?;
@@ -116,7 +115,7 @@ pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) ->
         return watched.run(view, status, terminal).await;
     }
     // Text and documents have the status only.
-    let shows_plan = [Output::Markdown, Output::Html].into_iter().any(|it| output == it || args.reports.contains(it));
+    let shows_plan = [Format::Markdown, Format::Html].into_iter().any(|it| format == it || args.reports.contains(it));
     let review = match (&repository, &loaded, &namespace) {
         (Some(repository), Some(loaded), Some(namespace)) if shows_plan => {
             let options = Allowances::default().options(namespace.clone(), repository.gate());
@@ -131,7 +130,7 @@ pub(super) async fn run(args: &Args, output: Output, terminal: &mut Terminal) ->
         in_file: layout(usize::MAX, true),
         most: None,
     };
-    Ok(shown.emit(output, &args.reports, Exit::Done, terminal))
+    Ok(shown.emit(format, &args.reports, Exit::Done, terminal))
 }
 
 /// The layout of a status as text.
@@ -183,7 +182,7 @@ impl Args {
     fn create_reports(&self) -> Result<(), CommandError> {
         self.reports.create(|output| match output {
             _ if self.watch => Err(CommandError::usage("--report cannot be combined with --watch", "omit --watch")),
-            output => output.of_report(),
+            format => require_page_or_document(format),
         })
     }
 }

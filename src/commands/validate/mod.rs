@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::arguments::output::require_findings;
 use crate::arguments::reports::{OpenReport, ReportArgs};
 use crate::arguments::repository::{RepositoryArgs, RevisionArgs, parse_kubernetes_version};
+use crate::report::Format;
 use crate::report::findings::{SourceTexts, WIDTH};
-use crate::report::validation::{Batch, FileReport, Location, Renderer, ReportFormat, Totals, annotations, renderer};
+use crate::report::validation::{Batch, FileReport, Location, Renderer, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
 use crate::repository::{Enclosing, read_file};
 use crate::terminal::github_actions;
@@ -58,10 +60,10 @@ Examples:
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
   nodecfg validate -o sarif > nodecfg.sarif            write a report for code scanning";
 
-pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let mut enclosing = Enclosing::with(github_actions::checkout());
     let paths = args.paths(&mut enclosing)?;
-    args.reports.create(|output| output.shape().map(drop))?;
+    args.reports.create(require_findings)?;
     let location = github_actions::location();
     let with_parts = args.revision.git.folder.is_none();
     let targets = targets::targets(&paths, with_parts, &mut enclosing)?;
@@ -70,14 +72,14 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
         enclosing,
         single: targets.len() == 1,
         verbose: verbose > 0,
-        renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
+        renderer: renderer(format, verbose > 0, terminal.out_width, location.clone()),
         printed: Ok(()),
         reports: args
             .reports
             .open()
             .into_iter()
-            .map(|report| Ok((renderer(report.output.shape()?, verbose > 0, WIDTH, location.clone()), report)))
-            .collect::<Result<_, CommandError>>()?,
+            .map(|report| (renderer(report.output, verbose > 0, WIDTH, location.clone()), report))
+            .collect(),
         totals: Totals::default(),
         annotation_root: github_actions::is_active().then_some(location),
         signers: args.revision.signers.read()?,

@@ -217,29 +217,21 @@ pub trait Renderer {
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()>;
 }
 
-/// Formats of a report about files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// A general output format.
-    Format(Format),
-    /// SARIF 2.1.0, for code scanning.
-    Sarif,
-    /// JUnit XML, for the test reports of a pipeline.
-    Junit,
-}
-
 /// Creates the renderer of a format. With `verbose`, text and markdown include notes, and text includes host
 /// conditions. Other formats always include notes; of them, JSON and YAML include host conditions. `width` is the
 /// maximum line width of text, in columns. `location` makes paths in SARIF relative to the checkout.
 #[must_use]
-pub fn renderer(format: ReportFormat, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
+pub fn renderer(format: Format, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
     match format {
-        ReportFormat::Format(Format::Text) => Box::new(text::TextReport { verbose, width, worst_finding: None }),
-        ReportFormat::Format(Format::Json) => Box::new(document::DocumentReport::new(false)),
-        ReportFormat::Format(Format::Yaml) => Box::new(document::DocumentReport::new(true)),
-        ReportFormat::Format(Format::Markdown) => Box::new(markdown::MarkdownReport::new(verbose)),
-        ReportFormat::Sarif => Box::new(sarif::Sarif::new(location)),
-        ReportFormat::Junit => Box::new(junit::Junit::default()),
+        // Commands refuse the others.
+        Format::Text | Format::Wide | Format::Name | Format::Html => {
+            Box::new(text::TextReport { verbose, width, worst_finding: None })
+        }
+        Format::Json => Box::new(document::DocumentReport::new(false)),
+        Format::Yaml => Box::new(document::DocumentReport::new(true)),
+        Format::Markdown => Box::new(markdown::MarkdownReport::new(verbose)),
+        Format::Sarif => Box::new(sarif::Sarif::new(location)),
+        Format::Junit => Box::new(junit::Junit::default()),
     }
 }
 
@@ -248,11 +240,11 @@ pub fn renderer(format: ReportFormat, verbose: bool, width: usize, location: Loc
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn failed(format: ReportFormat, out: &mut dyn Write, errors: &[ErrorMessage]) -> io::Result<()> {
+pub fn failed(format: Format, out: &mut dyn Write, errors: &[ErrorMessage]) -> io::Result<()> {
     match format {
-        ReportFormat::Junit => junit::failed(out, errors),
-        ReportFormat::Sarif => sarif::failed(out, errors),
-        ReportFormat::Format(_) => Ok(()),
+        Format::Junit => junit::failed(out, errors),
+        Format::Sarif => sarif::failed(out, errors),
+        _ => Ok(()),
     }
 }
 
