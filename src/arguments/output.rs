@@ -33,7 +33,7 @@ pub(crate) fn require_findings(format: Format) -> Result<(), CommandError> {
             "use -o wide or -o name with one of these commands",
         )),
         Format::Html => Err(CommandError::usage(
-            "html is only written as a report of diff, sync, rollback, reset, verify and status",
+            "html is only written as a report of diff, sync, rollback, verify and status",
             "use --report FILE.html with one of these commands",
         )),
     }
@@ -118,7 +118,7 @@ impl TypedValueParser for Formats {
 fn alternative(format: &str) -> Option<&'static str> {
     let kind = format.split('=').next().unwrap_or(format);
     match kind {
-        "html" => Some("diff, sync, rollback, reset, verify and status write a page with --report FILE.html"),
+        "html" => Some("diff, sync, rollback, verify and status write a page with --report FILE.html"),
         "sarif" | "junit" => Some("nodecfg validate writes this format"),
         "jsonpath" | "go-template" | "custom-columns" => Some("use -o json and a program such as jq"),
         _ => None,

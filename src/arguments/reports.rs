@@ -20,7 +20,7 @@ use crate::terminal::github_actions;
 /// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Also write the result to FILE, such as json=FILE or FILE.html. Pages are those of diff, sync, rollback, reset,
+    /// Also write the result to FILE, such as json=FILE or FILE.html. Pages are those of diff, sync, rollback,
     /// verify and status. An existing file is replaced, and errors are written too. May be repeated.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,

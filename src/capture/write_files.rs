@@ -12,7 +12,9 @@ use nodecfg_fleet::{FLEET_FILE, POOLS_FOLDER};
 
 /// Fails if a new repository would replace a file of this folder.
 pub(crate) fn refuse_repository(folder: &Path) -> Result<(), CommandError> {
-    let taken = [FLEET_FILE, POOLS_FOLDER, "base", SCHEMA_FOLDER].into_iter().find(|name| folder.join(name).exists());
+    // A link is taken, too, whatever it leads to.
+    let is_taken = |name: &&str| folder.join(name).symlink_metadata().is_ok();
+    let taken = [FLEET_FILE, POOLS_FOLDER, "base", SCHEMA_FOLDER].into_iter().find(is_taken);
     match taken {
         Some(name) => Err(CommandError::usage(
             format!("{} already exists, and init replaces nothing", folder.join(name).display()),

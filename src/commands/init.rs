@@ -35,9 +35,11 @@ Examples:
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     refuse_repository(&args.folder)?;
     let (draft, mut files) = args.starter.draft().await?;
-    if args.folder.join("README.md").exists() {
+    if args.folder.join("README.md").symlink_metadata().is_ok() {
         files.remove("README.md");
     }
+    // The cluster may have taken long to read.
+    refuse_repository(&args.folder)?;
     write_repository(&args.folder, &files)?;
     args.show(&draft, &files, format, terminal)?;
     Ok(Exit::Done)

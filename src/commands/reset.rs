@@ -32,7 +32,7 @@ use nodecfg_plan::{NodeSelection, Options, Scope};
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("repository", |repository| optional(
     repository, "Read the pools and their budgets from this repository"
-).long("repo").display_order(3)))]
+).long("repo").display_order(3).conflicts_with("fleet")))]
 pub(super) struct Args {
     /// Reset these nodes.
     #[arg(value_name = "NODE")]

@@ -83,7 +83,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         write_review::create_reports(&args.reports)?;
     }
     let given = plan_file::given(args.allowances, &args.repository, &args.bound);
-    let mut saved_plan = args.plan.as_deref().map(|path| PlanFile::read(path, given)).transpose()?;
+    let plan_file = args.plan.as_deref().map(|path| PlanFile::read(path, given)).transpose()?;
     let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;
     loaded.record(terminal);
@@ -93,9 +93,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
         None => cluster.reader(keys).await?,
     };
-    if let Some(saved_plan) = &mut saved_plan {
-        saved_plan.check(&reader, &loaded).await?;
-    }
+    let saved_plan = match plan_file {
+        Some(file) => Some(file.check(&reader, &loaded).await?),
+        None => None,
+    };
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;

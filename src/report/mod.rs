@@ -78,7 +78,7 @@ pub enum Format {
     Wide,
     /// A name per line, as kubectl accepts it; `status`, `history` and `gates` only.
     Name,
-    /// A page for a browser; as a report of `diff`, `sync`, `rollback`, `reset`, `verify` and `status` only.
+    /// A page for a browser; as a report of `diff`, `sync`, `rollback`, `verify` and `status` only.
     Html,
 }
 

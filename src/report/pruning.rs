@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::count;
-use super::document::{Block, Conclusion, Item, Report, Text};
+use super::document::{Block, Conclusion, Item, Report, Section, Text};
 use crate::status::Grade;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -142,18 +142,22 @@ pub fn report(pruning: &Pruning) -> Report {
                     _ => reason.as_str(),
                 };
                 *counts.entry(group).or_default() += 1;
-                kept.push(Item { quiet: true, ..Item::labeled("kept", name.then(format!(": {reason}"))) }.into());
+                kept.push(Item::quiet(name.then(format!(": {reason}"))).into());
                 continue;
             }
         };
         let about = Some(about(map)).filter(|about| !about.is_empty());
         listed.push(Item::warning(word, name).with(about.map(Item::quiet)).into());
     }
-    let count = |(reason, number): (&&str, &usize)| {
-        Block::Item(Item::quiet(format!("{} kept: {reason}", count(*number, "ConfigMap"))))
-    };
-    listed.push(Block::Detail(kept));
-    listed.extend(counts.iter().map(count));
+    if !kept.is_empty() {
+        listed.push(Block::Section(Section {
+            title: "Kept".into(),
+            facts: counts.iter().map(|(reason, number)| format!("{number} {reason}").into()).collect(),
+            folded: true,
+            blocks: vec![Block::Detail(kept)],
+            ..Section::default()
+        }));
+    }
     Report {
         command: "prune",
         result: Some(Conclusion::sentence(Grade::Neutral, totals(pruning))),

@@ -72,13 +72,18 @@ pub(crate) fn save(
     Ok(())
 }
 
-/// A saved plan that a sync must match.
+/// A saved plan, as read.
 pub(crate) struct PlanFile {
     path: PathBuf,
     saved: SavedPlan,
     /// The options of the command line.
     given: SavedOptions,
-    /// The cluster of the sync; before [`check`](Self::check), that of the plan.
+}
+
+/// A saved plan that a sync must match, of the cluster of the sync.
+pub(crate) struct CheckedPlan {
+    file: PlanFile,
+    /// The cluster of the sync.
     cluster: ClusterIdentity,
     /// Differences found before planning.
     differences: Vec<Difference>,
@@ -95,20 +100,25 @@ impl PlanFile {
         let saved = nodecfg_plan::saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
         let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         require_same(path, &saved.options, &given, words)?;
-        let cluster = saved.cluster.clone();
-        Ok(Self { path: path.to_owned(), saved, given, cluster, differences: Vec::new() })
+        Ok(Self { path: path.to_owned(), saved, given })
     }
 
     /// Checks the cluster and the fleet before the lock is taken.
-    pub(crate) async fn check(&mut self, reader: &ClusterReader, loaded: &Loaded) -> Result<(), CommandError> {
+    pub(crate) async fn check(self, reader: &ClusterReader, loaded: &Loaded) -> Result<CheckedPlan, CommandError> {
         let desired = &loaded.desired;
-        self.cluster = identify(reader).await?;
-        self.differences = self.saved.context_differences(&self.cluster, &desired.fleet, desired.commit.as_ref());
+        let cluster = identify(reader).await?;
+        let differences = self.saved.context_differences(&cluster, &desired.fleet, desired.commit.as_ref());
         // For another cluster or fleet, further differences are meaningless.
-        let is_foreign = self.saved.cluster.uid != self.cluster.uid || self.saved.plan.fleet != desired.fleet;
-        if is_foreign { Err(self.stale(self.differences.clone())) } else { Ok(()) }
+        let is_foreign = self.saved.cluster.uid != cluster.uid || self.saved.plan.fleet != desired.fleet;
+        if is_foreign { Err(self.stale(differences)) } else { Ok(CheckedPlan { file: self, cluster, differences }) }
     }
 
+    fn stale(&self, differences: Vec<Difference>) -> CommandError {
+        CommandError::Stale { path: self.path.clone(), differences }
+    }
+}
+
+impl CheckedPlan {
     /// Fails early if the plan is known to be stale, and lists all differences. Reads the cluster without a lock.
     pub(crate) async fn fail_if_stale(
         &self,
@@ -123,19 +133,15 @@ impl PlanFile {
         if let Ok(planned) = plan(loaded, reader, None, options.clone(), KubeletArgs::NEVER).await {
             self.require_match(&planned, reader)?;
         }
-        Err(self.stale(self.differences.clone()))
+        Err(self.file.stale(self.differences.clone()))
     }
 
     /// Checks that a new plan equals the saved one.
     pub(crate) fn require_match(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
-        let fresh = saved(self.cluster.clone(), reader, planned, self.given.clone());
-        let differences =
-            self.saved.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
-        if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
-    }
-
-    fn stale(&self, differences: Vec<Difference>) -> CommandError {
-        CommandError::Stale { path: self.path.clone(), differences }
+        let PlanFile { saved: plan, given, .. } = &self.file;
+        let fresh = saved(self.cluster.clone(), reader, planned, given.clone());
+        let differences = plan.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
+        if differences.is_empty() { Ok(()) } else { Err(self.file.stale(differences)) }
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::comparison::side;
 use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
-use super::plan_file::PlanFile;
+use super::plan_file::CheckedPlan;
 use super::planning::{Planned, plan, warn};
 use super::run;
 use super::run::{Purpose, Reporter, RunSubject};
@@ -44,7 +44,7 @@ pub(crate) struct Reconciliation<'a> {
     pub(crate) header: &'a RunHeader,
     pub(crate) location: &'a FleetLocation,
     /// The saved plan that the new plan must equal, if one is given.
-    pub(crate) saved_plan: Option<&'a PlanFile>,
+    pub(crate) saved_plan: Option<&'a CheckedPlan>,
     pub(crate) options: Options,
     /// Pauses this pool before the first change, once it is certain that the change can start. Disruption that the pause
     /// records as allowed is already part of `loaded`.

@@ -94,6 +94,11 @@ pub(crate) struct RunSubject<'a> {
     pub(crate) mode: Mode,
 }
 
+/// Reports whether a report shows the course of a run.
+fn has_course(reports: &ReportArgs) -> bool {
+    reports.contains(Format::Html) || reports.contains(Format::Markdown)
+}
+
 /// Prints the progress and result of a run, in the requested format.
 pub(crate) struct Reporter {
     listener: Arc<Mutex<Box<dyn Listener + Send>>>,
@@ -106,8 +111,8 @@ pub(crate) struct Reporter {
     reports: Vec<OpenReport>,
     /// What the run works on, and its plan.
     run: Run,
-    /// The course of the rollout.
-    timeline: RunTimeline,
+    /// The course of the rollout, if a report has it.
+    timeline: Option<RunTimeline>,
     /// Whether any event was printed.
     reported: bool,
     output_error: Option<std::io::Error>,
@@ -171,7 +176,7 @@ impl Reporter {
             verbose: verbose > 0,
             reports: open,
             run,
-            timeline: RunTimeline::new(start),
+            timeline: has_course(reports).then(|| RunTimeline::new(start)),
             reported: false,
             output_error: None,
             spans: spans::RolloutSpans::of(plan),
@@ -181,7 +186,9 @@ impl Reporter {
     pub(crate) fn event(&mut self, now: Timestamp, event: &Event) {
         self.reported = true;
         self.spans.record(event);
-        self.timeline.record(now, event);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(now, event);
+        }
         // An output error must not stop a rollout half-way. The first one is reported at the end.
         for report in self.reports.iter_mut().filter(|report| report.output == Format::Json) {
             report.write(|out| JsonLines(out).event(now, event));
@@ -213,8 +220,8 @@ impl Reporter {
         let shown = report::report(&self.run, end);
         let ended = Noticed::of(ended, &shown);
         let printed = self.print(execution, (&ended, &shown), now, exit, terminal);
-        let timeline = std::mem::replace(&mut self.timeline, RunTimeline::new(now));
-        let whole = report::whole(&self.run, end, exit as u8, error.as_ref(), timeline);
+        let whole = |timeline| report::whole(&self.run, end, exit as u8, error.as_ref(), timeline);
+        let whole = self.timeline.take().map(whole).unwrap_or_default();
         let mut unwritten = Vec::new();
         for mut report in std::mem::take(&mut self.reports) {
             let output = report.output;
