@@ -126,11 +126,16 @@ impl TextTable {
 
     /// The lines of the table, header first. Shortens or wraps text that does not fit.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
+        self.rows(width).into_iter().flatten().collect()
+    }
+
+    /// The lines of each row, header first. Shortens or wraps text that does not fit.
+    pub(super) fn rows(&self, width: usize) -> Vec<Vec<String>> {
         let widths = self.widths(width);
         let gap = " ".repeat(self.gap);
         let joined = |cells: Vec<String>| cells.join(&gap).trim_end().to_owned();
         let header = self.columns.iter().zip(&widths).map(|(column, width)| pad(&column.title, *width, column.right));
-        let mut lines = vec![joined(header.collect())];
+        let mut lines = vec![vec![joined(header.collect())]];
         let before = " ".repeat(self.sum(&widths).saturating_sub(widths.last().copied().unwrap_or_default()));
         let rows = self.columns.iter().map(|column| column.cells.len()).max().unwrap_or_default();
         for row in 0..rows {
@@ -147,8 +152,8 @@ impl TextTable {
                 };
                 Some(pad(&styled(&text, cell.grade), *width, column.right))
             });
-            lines.push(joined(cells.collect()));
-            lines.extend(rest.into_iter().map(|text| format!("{before}{text}")));
+            let first = joined(cells.collect());
+            lines.push([first].into_iter().chain(rest.into_iter().map(|text| format!("{before}{text}"))).collect());
         }
         lines
     }

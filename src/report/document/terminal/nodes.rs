@@ -40,15 +40,12 @@ impl Layout {
         }
         let mut text = String::new();
         if !rows.is_empty() {
-            let lines = NodeTable { nodes, rows: &rows, with_empty: false }.fitting(self.width).lines(self.width);
-            // No cell of this table wraps, so that each row is one line.
-            let messages = rows.iter().map(|row| row.node.message.as_str()).filter(|_| self.all);
-            for (line, message) in lines.into_iter().zip([""].into_iter().chain(messages).chain(std::iter::repeat("")))
-            {
-                text.push_str(&(line + "\n"));
-                if !message.is_empty() {
-                    text.push_str(&self.quiet(message, 4));
-                }
+            let table = NodeTable { nodes, rows: &rows, with_empty: false }.fitting(self.width);
+            for (lines, row) in table.rows(self.width).iter().zip(std::iter::once(None).chain(rows.iter().map(Some))) {
+                text.extend(lines.iter().map(|line| format!("{line}\n")));
+                let message =
+                    row.map(|row| row.node.message.as_str()).filter(|message| self.all && !message.is_empty());
+                text.extend(message.map(|message| self.quiet(message, 4)));
             }
         }
         let omitted: Vec<&NodeEntry> = omitted.iter().flat_map(|row| row.alike.iter().copied()).collect();
