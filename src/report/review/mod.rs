@@ -1,4 +1,4 @@
-//! A [`Review`] as a report: the changes of each group of pools, the order of their nodes, and the verdict.
+//! A [`Review`](crate::review::Review) as a report: the changes of each group of pools, the order of their nodes, and the verdict.
 
 mod build;
 mod drains;
