@@ -1,4 +1,5 @@
-//! A [`Review`](crate::review::Review) as a report: the changes of each group of pools, the order of their nodes, and the verdict.
+//! A [`Review`](crate::review::Review) as a report: the changes of each group of pools, the order of their nodes, and the
+//! verdict.
 
 mod build;
 mod drains;
