@@ -96,13 +96,7 @@ fn item(check: &Check) -> Item {
 
 /// Checks that a terminal lists with `-v` only. `None` without a summary.
 fn folded(title: &'static str, summary: Option<String>, items: impl Iterator<Item = Item>) -> Option<Block> {
-    Some(Block::Section(Section {
-        title: title.into(),
-        facts: vec![summary?.into()],
-        folded: true,
-        blocks: vec![Block::Detail(items.map(Block::Item).collect())],
-        ..Section::default()
-    }))
+    Some(Block::Section(Section::on_demand(title, [summary?], items.map(Block::Item).collect())))
 }
 
 /// The codes of the unknown checks, each once. Without those that also have a worse result.

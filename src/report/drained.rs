@@ -113,13 +113,7 @@ pub(super) fn section(outcome: &Outcome) -> Option<Section> {
         rows: drained.iter().map(row).collect(),
         ..Table::default()
     };
-    Some(Section {
-        title: "Drains".into(),
-        facts: vec![totals.into()],
-        folded: true,
-        blocks: vec![Block::Detail(vec![Block::Table(table)])],
-        ..Section::default()
-    })
+    Some(Section::on_demand("Drains", [totals], vec![Block::Table(table)]))
 }
 
 #[cfg(test)]

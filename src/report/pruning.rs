@@ -150,13 +150,8 @@ pub fn report(pruning: &Pruning) -> Report {
         listed.push(Item::warning(word, name).with(about.map(Item::quiet)).into());
     }
     if !kept.is_empty() {
-        listed.push(Block::Section(Section {
-            title: "Kept".into(),
-            facts: counts.iter().map(|(reason, number)| format!("{number} {reason}").into()).collect(),
-            folded: true,
-            blocks: vec![Block::Detail(kept)],
-            ..Section::default()
-        }));
+        let counts = counts.iter().map(|(reason, number)| format!("{number} {reason}"));
+        listed.push(Block::Section(Section::on_demand("Kept", counts, kept)));
     }
     Report {
         command: "prune",

@@ -77,13 +77,7 @@ pub(super) fn section(outcome: &Outcome) -> Option<Section> {
         rows: changed.iter().map(row).collect(),
         ..Table::default()
     };
-    Some(Section {
-        title: "Before and after".into(),
-        facts: vec![totals.into()],
-        folded: true,
-        blocks: vec![Block::Detail(vec![Block::Table(table)])],
-        ..Section::default()
-    })
+    Some(Section::on_demand("Before and after", [totals], vec![Block::Table(table)]))
 }
 
 #[cfg(test)]

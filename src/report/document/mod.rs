@@ -2,7 +2,10 @@
 //!
 //! A command builds one [`Report`] from its result. Three backends draw it: [`terminal`] wraps, aligns and colors;
 //! [`markdown`] folds and keeps within a length; [`html`] is a page. A backend knows the kinds of blocks and no
-//! command, so that a fact that one format shows stands in all of them. JSON is the result itself, with the report's notices ([`json`]).
+//! command, so that a fact that one format shows stands in all of them. JSON is the result itself, with the report's notices
+//! ([`json`]).
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -31,7 +34,7 @@ pub(super) const FEW_NODES: usize = 20;
 pub struct Report {
     /// The command.
     pub command: &'static str,
-    /// The effect of a change in a sentence without its end. Only reviews have one.
+    /// The effect of a change in a sentence. Only reviews have one.
     pub lead: Option<Conclusion>,
     /// The result: the last line on a terminal, and the first elsewhere.
     pub result: Option<Conclusion>,
@@ -294,6 +297,33 @@ impl Report {
     pub fn notices(&self) -> impl Iterator<Item = &Item> {
         self.blocks.iter().filter_map(|block| if let Block::Item(item) = block { Some(item) } else { None })
     }
+
+    /// The nodes outside of sections.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Nodes> {
+        self.blocks.iter().filter_map(|block| if let Block::Nodes(nodes) = block { Some(nodes) } else { None })
+    }
+}
+
+impl Section {
+    /// A section whose blocks are shown on demand only.
+    pub(super) fn on_demand(title: &'static str, facts: impl IntoIterator<Item = String>, blocks: Vec<Block>) -> Self {
+        Self {
+            title: title.into(),
+            facts: facts.into_iter().map(Text::from).collect(),
+            folded: true,
+            blocks: vec![Block::Detail(blocks)],
+            ..Self::default()
+        }
+    }
+}
+
+impl Table {
+    /// The columns with any value.
+    pub(super) fn filled(&self) -> Vec<usize> {
+        let is_filled =
+            |index: &usize| self.rows.iter().any(|row| row.get(*index).is_some_and(|cell| *cell != Cell::Empty));
+        (0..self.columns.len()).filter(is_filled).collect()
+    }
 }
 
 impl Conclusion {
@@ -446,6 +476,13 @@ impl Cell {
 type PoolNode<'a> = (&'a NodePool, &'a NodeEntry);
 
 impl Nodes {
+    /// Reports whether pools are of more than one fleet.
+    pub(super) fn are_of_several_fleets(&self) -> bool {
+        let mut fleets = self.pools.iter().filter_map(|pool| pool.fleet.as_ref());
+        let first = fleets.next();
+        fleets.any(|fleet| Some(fleet) != first)
+    }
+
     /// All nodes with their pools.
     pub(super) fn all(&self) -> impl Iterator<Item = PoolNode<'_>> {
         self.pools.iter().flat_map(|pool| pool.nodes.iter().map(move |node| (pool, node)))
@@ -490,34 +527,46 @@ pub(super) enum Listed<'a> {
 
 /// Items of which no more than `most` have the same label. The number of the others stands behind them.
 pub(super) fn listed<'a>(items: &[&'a Item], most: usize) -> Vec<Listed<'a>> {
-    let mut numbers: std::collections::BTreeMap<&'static str, usize> = std::collections::BTreeMap::new();
+    let mut totals: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for label in items.iter().filter_map(|item| item.label) {
+        *totals.entry(label).or_default() += 1;
+    }
+    let mut numbers: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut listed = Vec::new();
-    for (index, item) in items.iter().enumerate() {
+    for item in items {
         let Some(label) = item.label else {
             listed.push(Listed::Item(item));
             continue;
         };
-        let number = numbers.entry(label).or_default();
+        let (number, total) = (numbers.entry(label).or_default(), totals.get(label).copied().unwrap_or_default());
         *number += 1;
         if *number <= most {
             listed.push(Listed::Item(item));
-        }
-        let is_last = items.iter().skip(index + 1).all(|other| other.label != Some(label));
-        if is_last && *number > most {
-            listed.push(Listed::More(label, *number - most));
+        } else if *number == total {
+            listed.push(Listed::More(label, total - most));
         }
     }
     listed
 }
 
+/// The number of nodes in each state, worst first.
+pub(super) fn counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -> BTreeMap<State, usize> {
+    let mut counts = BTreeMap::new();
+    for node in nodes {
+        *counts.entry(node.state).or_default() += 1;
+    }
+    counts
+}
+
+/// The number of nodes in each state: `1 failed, 20 converged`.
+pub(super) fn counts_in_words(counts: &BTreeMap<State, usize>) -> String {
+    let counts: Vec<String> = counts.iter().map(|(state, number)| format!("{number} {state}")).collect();
+    counts.join(", ")
+}
+
 /// The number of nodes per state, worst first: `1 failed, 20 converged`.
 pub(super) fn state_counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -> String {
-    let mut counts: std::collections::BTreeMap<(State, &str), usize> = std::collections::BTreeMap::new();
-    for node in nodes {
-        *counts.entry((node.state, node.state.word())).or_default() += 1;
-    }
-    let counts: Vec<String> = counts.iter().map(|((_, word), number)| format!("{number} {word}")).collect();
-    counts.join(", ")
+    counts_in_words(&counts(nodes))
 }
 
 /// The new value of a field of which only the default changes: it differs between the versions of kubelets.

@@ -65,7 +65,7 @@ fn a_notice_is_in_every_format() {
     assert_eq!(document["notices"], expected);
 }
 
-/// Whoever confirms a deletion sees everything that is deleted.
+/// A person who confirms a deletion sees all that is deleted.
 #[test]
 fn results_are_listed_in_full() {
     let item = |number| Item::warning("to delete", Text::name(format!("map-{number}"))).into();

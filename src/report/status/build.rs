@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::sentences::{fleet_notes, pool_notes, problem};
 use super::{State, explanation};
 use crate::report::document::{
-    Block, Cell, Conclusion, Item, NodeColumn, NodeEntry, NodePool, Nodes, Report, Text, Weight,
+    Block, Cell, Conclusion, Item, NodeColumn, NodeEntry, NodePool, Nodes, Report, Text, Weight, counts_in_words,
 };
 use crate::report::problems::Case;
 use crate::report::{count, problems, review, source, uncommitted};
@@ -193,12 +193,6 @@ fn cases(status: &FleetStatus) -> impl Iterator<Item = Case<'_>> {
     })
 }
 
-/// The number of nodes per state: `1 failed, 20 converged`.
-fn state_counts(states: &BTreeMap<State, usize>) -> String {
-    let states: Vec<String> = states.iter().map(|(state, number)| format!("{number} {state}")).collect();
-    states.join(", ")
-}
-
 /// The result, the number of nodes per state, problems first, and uncommitted files.
 fn result(status: &FleetStatus) -> Conclusion {
     let (label, text) = convergence(status);
@@ -229,16 +223,16 @@ fn convergence(status: &FleetStatus) -> (&'static str, String) {
             let on_trial = status.states.get(&State::OnTrial).copied().unwrap_or_default();
             ("Converged:", format!("{total}, each runs {of}; {on_trial} on trial"))
         }
-        _ if worst.is_settled() => ("Converged:", format!("{total}: {}", state_counts(&status.states))),
+        _ if worst.is_settled() => ("Converged:", format!("{total}: {}", counts_in_words(&status.states))),
         _ => {
             let (rest, not_converged): (BTreeMap<_, _>, BTreeMap<_, _>) = status
                 .states
                 .iter()
                 .map(|(state, number)| (*state, *number))
                 .partition(|(state, _)| state.is_settled());
-            let rest_in_numbers = if rest.is_empty() { String::new() } else { format!("; {}", state_counts(&rest)) };
+            let rest_in_numbers = if rest.is_empty() { String::new() } else { format!("; {}", counts_in_words(&rest)) };
             let number: usize = not_converged.values().sum();
-            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}", state_counts(&not_converged)))
+            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}", counts_in_words(&not_converged)))
         }
     }
 }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::text::{Plain, Prose};
 use super::{nodes, timeline};
 use crate::report::document::{
-    ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Piece, Report, Run, Section, Table, Text, listed, runs,
+    ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Nodes, Piece, Report, Run, Section, Table, Text, listed, runs,
 };
 use crate::report::{clipped, count};
 use crate::status::Grade;
@@ -27,9 +27,7 @@ pub(super) struct Links<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize
 
 impl<'a> Links<'a> {
     pub(super) fn of(report: &'a Report) -> Self {
-        let lists =
-            report.blocks.iter().filter_map(|block| if let Block::Nodes(nodes) = block { Some(nodes) } else { None });
-        let all = lists.flat_map(|nodes| nodes.all()).enumerate();
+        let all = report.nodes().flat_map(Nodes::all).enumerate();
         Self(all.map(|(number, (pool, node))| ((pool.name.as_ref(), &node.name), number)).collect())
     }
 
@@ -222,9 +220,7 @@ fn joined(texts: &[Text], links: &Links<'_>) -> Markup {
 }
 
 fn table(table: &Table, links: &Links<'_>) -> Markup {
-    let is_filled =
-        |index: &usize| table.rows.iter().any(|row| row.get(*index).is_some_and(|cell| *cell != Cell::Empty));
-    let columns: Vec<usize> = (0..table.columns.len()).filter(is_filled).collect();
+    let columns = table.filled();
     let rows = html! {
         @for row in &table.rows {
             tr {

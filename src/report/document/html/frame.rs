@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 use super::blocks;
 use super::blocks::Links;
 use super::text::{Plain, Prose};
-use crate::report::document::{Block, Conclusion, Report};
+use crate::report::document::{Conclusion, Report};
 use crate::status::Grade;
 
 /// The style sheet.
@@ -36,7 +36,7 @@ fn page(report: &Report, made: Timestamp) -> Markup {
         html lang="en" {
             "\n" (head(report, &verdict)) "\n"
             body {
-                @if report.blocks.iter().any(|block| matches!(block, Block::Nodes(nodes) if !nodes.pools.is_empty())) {
+                @if report.nodes().any(|nodes| !nodes.pools.is_empty()) {
                     a.skip href="#nodes" { "Skip to the nodes" }
                 }
                 (header(report, &verdict, &links)) "\n"

@@ -9,8 +9,7 @@ use maud::{Markup, html};
 use super::blocks::scrolling;
 use super::text::{Plain, Prose};
 use crate::report::count;
-use crate::report::document::{Cell, NodeEntry, NodePool, Nodes};
-use nodecfg_contract::names::FleetName;
+use crate::report::document::{Cell, NodePool, Nodes, counts};
 use nodecfg_plan::state::State;
 
 /// Maximum number of nodes for which the tables are initially expanded.
@@ -18,27 +17,17 @@ const MAX_EXPANDED: usize = 30;
 /// The width of a bar in SVG units.
 const WIDTH: usize = 1000;
 
-/// The number of nodes per state, in the order of states.
-fn counts<'a>(nodes: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<(State, usize)> {
-    let mut counts: BTreeMap<State, usize> = BTreeMap::new();
-    for node in nodes {
-        *counts.entry(node.state).or_default() += 1;
-    }
-    counts.into_iter().collect()
-}
-
-fn state_counts(counts: &[(State, usize)]) -> String {
+/// The number of nodes per state in words that stay on one line.
+fn unbroken_counts(counts: &BTreeMap<State, usize>) -> String {
     let parts: Vec<String> =
         counts.iter().map(|(state, number)| format!("{number} {}", state.word()).replace(' ', "\u{a0}")).collect();
     parts.join(", ")
 }
 
 /// The displayed name of a pool, with its fleet if there are several.
-fn display_name(nodes: &Nodes, pool: &NodePool) -> String {
-    let mut fleets = nodes.pools.iter().filter_map(|pool| pool.fleet.as_ref());
-    let first: Option<&FleetName> = fleets.next();
+fn display_name(pool: &NodePool, with_fleet: bool) -> String {
     match (&pool.name, &pool.fleet) {
-        (Some(name), Some(fleet)) if fleets.any(|other| Some(other) != first) => format!("{name} of fleet {fleet}"),
+        (Some(name), Some(fleet)) if with_fleet => format!("{name} of fleet {fleet}"),
         (Some(name), _) => name.to_string(),
         (None, _) => "in no pool".to_owned(),
     }
@@ -47,7 +36,7 @@ fn display_name(nodes: &Nodes, pool: &NodePool) -> String {
 /// The sections. Empty without pools.
 pub(super) fn sections(nodes: &Nodes) -> Markup {
     let total: usize = nodes.pools.iter().map(|pool| pool.nodes.len()).sum();
-    let filled = filled(nodes);
+    let (filled, with_fleet) = (filled(nodes), nodes.are_of_several_fleets());
     let mut first = 0;
     html! {
         @if nodes.pools.len() > 1 || !nodes.pool_columns.is_empty() { (pools(nodes)) "\n" }
@@ -56,7 +45,10 @@ pub(super) fn sections(nodes: &Nodes) -> Markup {
                 h2 { "Nodes (" (total) ")" }
                 (legend(nodes))
                 @for (index, pool) in nodes.pools.iter().enumerate() {
-                    section.pool id={ "p" (index) } { (pool_section(nodes, &filled, pool, first, total <= MAX_EXPANDED)) }
+                    @let name = display_name(pool, with_fleet);
+                    section.pool id={ "p" (index) } {
+                        (pool_section(nodes, &filled, pool, &name, first, total <= MAX_EXPANDED))
+                    }
                     @let () = first += pool.nodes.len();
                 }
             }
@@ -67,16 +59,17 @@ pub(super) fn sections(nodes: &Nodes) -> Markup {
 
 /// The table of pools.
 fn pools(nodes: &Nodes) -> Markup {
+    let with_fleet = nodes.are_of_several_fleets();
     let rows = html! {
         @for (index, pool) in nodes.pools.iter().enumerate() {
             @let counts = counts(&pool.nodes);
             tr {
-                th scope="row" { a href={ "#p" (index) } { (display_name(nodes, pool)) } }
+                th scope="row" { a href={ "#p" (index) } { (display_name(pool, with_fleet)) } }
                 td.number { (pool.nodes.len()) }
                 @for value in &pool.cells { td { (value.text()) } }
                 td.bar { (bar(&counts)) }
                 td {
-                    (state_counts(&counts))
+                    (unbroken_counts(&counts))
                     @for remark in &pool.remarks { p.remark { (Prose(remark)) } }
                 }
             }
@@ -92,8 +85,8 @@ fn pools(nodes: &Nodes) -> Markup {
 }
 
 /// A bar with the share of each state. The numbers stand beside it.
-fn bar(counts: &[(State, usize)]) -> Markup {
-    let total: usize = counts.iter().map(|(_, number)| number).sum();
+fn bar(counts: &BTreeMap<State, usize>) -> Markup {
+    let total: usize = counts.values().sum();
     let mut before = 0;
     html! {
         svg.bar viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
@@ -130,8 +123,15 @@ fn legend(nodes: &Nodes) -> Markup {
     }
 }
 
-fn pool_section(nodes: &Nodes, filled: &BTreeSet<usize>, pool: &NodePool, first: usize, open: bool) -> Markup {
-    let (name, counts) = (display_name(nodes, pool), counts(&pool.nodes));
+fn pool_section(
+    nodes: &Nodes,
+    filled: &BTreeSet<usize>,
+    pool: &NodePool,
+    name: &str,
+    first: usize,
+    open: bool,
+) -> Markup {
+    let counts = counts(&pool.nodes);
     let title = format!("Nodes: {name}");
     let with_message = pool.nodes.iter().any(|node| !node.message.is_empty());
     let titles = nodes.columns.iter().enumerate().filter(|(index, _)| filled.contains(index));
@@ -141,7 +141,7 @@ fn pool_section(nodes: &Nodes, filled: &BTreeSet<usize>, pool: &NodePool, first:
         h3 { (name) }
         p.quiet {
             (count(pool.nodes.len(), "node"))
-            @if !counts.is_empty() { ": " (state_counts(&counts)) }
+            @if !counts.is_empty() { ": " (unbroken_counts(&counts)) }
         }
         @for remark in &pool.remarks { p.remark { (Prose(remark)) } }
         @if !pool.nodes.is_empty() {

@@ -43,13 +43,18 @@ pub fn write(out: &mut dyn Write, report: &Report, all: bool, most: Option<usize
 
 /// The report as a string.
 pub(in crate::report) fn render(report: &Report, all: bool, most: Option<usize>) -> String {
-    let about = report.about.as_ref().map(|about| format!("<sub>{}</sub>\n", prose(&about.plain())));
-    let whole = report.whole.as_ref().map(|command| code(command)).unwrap_or_default();
-    let parts = Parts { head: head(report), parts: parts(report, all), about: about.unwrap_or_default(), whole };
-    parts.within(most)
+    whole(report, true, all).within(most)
 }
 
-fn head(report: &Report) -> String {
+/// A report of any length, with its facts if they do not stand elsewhere.
+fn whole(report: &Report, with_facts: bool, all: bool) -> Parts {
+    let about = report.about.as_ref().map(|about| format!("<sub>{}</sub>\n", prose(&about.plain())));
+    let whole = report.whole.as_ref().map(|command| code(command)).unwrap_or_default();
+    let head = head(report, with_facts);
+    Parts { head, parts: parts(report, all), about: about.unwrap_or_default(), whole }
+}
+
+fn head(report: &Report, with_facts: bool) -> String {
     let result = report
         .result
         .as_ref()
@@ -60,7 +65,7 @@ fn head(report: &Report) -> String {
         (None, None) => String::new(),
     };
     let facts: Vec<String> = report.facts.iter().map(|(label, text)| format!("{label} {}", words(text))).collect();
-    if !facts.is_empty() {
+    if with_facts && !facts.is_empty() {
         head.push_str(&format!("{}\n\n", facts.join(", ")));
     }
     if let Some(result) = result.filter(|_| report.lead.is_some()) {
@@ -118,7 +123,7 @@ fn drawn(block: &Block, brief: bool) -> String {
         Block::Detail(_) if brief => String::new(),
         Block::Detail(inner) => all(inner, brief),
         Block::Report(title, report) => {
-            let text = render(&Report { facts: Vec::new(), ..(**report).clone() }, false, Some(MAX_WITHIN));
+            let text = whole(report, false, false).within(Some(MAX_WITHIN));
             format!("<details><summary>{title}</summary>\n\n{text}\n</details>\n\n")
         }
     }
@@ -317,14 +322,9 @@ fn nodes(nodes: &Nodes, all: bool) -> String {
     text
 }
 
-fn without_empty_columns(mut table: Table) -> Table {
-    let empty = |index: &usize| table.rows.iter().all(|row| row.get(*index).is_none_or(|cell| *cell == Cell::Empty));
-    let empty: Vec<usize> = (0..table.columns.len()).filter(empty).collect();
-    for index in empty.into_iter().rev() {
-        table.columns.remove(index);
-        for row in table.rows.iter_mut().filter(|row| row.len() > index) {
-            row.remove(index);
-        }
-    }
-    table
+fn without_empty_columns(table: Table) -> Table {
+    let filled = table.filled();
+    let kept = |row: &Vec<Cell>| filled.iter().filter_map(|index| row.get(*index).cloned()).collect();
+    let columns = filled.iter().filter_map(|index| table.columns.get(*index).copied()).collect();
+    Table { columns, rows: table.rows.iter().map(kept).collect(), ..table }
 }

@@ -42,11 +42,9 @@ pub fn write(out: &mut dyn Write, report: &Report, layout: Layout) -> io::Result
 /// # Errors
 /// When `out` cannot be written.
 pub fn write_wide(out: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let nodes =
-        || report.blocks.iter().find_map(|block| if let Block::Nodes(nodes) = block { Some(nodes) } else { None });
     let table = match &report.wide {
         Some(wide) => text_table(wide, &wide.rows, true).spaced(),
-        None => nodes().map_or_else(|| TextTable::new(Vec::new()), nodes::wide),
+        None => report.nodes().next().map_or_else(|| TextTable::new(Vec::new()), nodes::wide),
     };
     table.lines(table.natural_width()).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
@@ -146,7 +144,7 @@ impl Layout {
         let line = match label {
             Some(label) => {
                 let gap = " ".repeat(pad.saturating_sub(label.len()) + 1);
-                format!("{}{gap}{}", styled_label(label, item.grade), words(&item.text))
+                format!("{}{gap}{}", styled(&label, item.grade), words(&item.text))
             }
             None => words(&item.text),
         };
@@ -226,13 +224,6 @@ fn spaced(piece: &str) -> String {
 fn quiet_line(line: &str) -> String {
     let text = line.trim_start();
     format!("{}{}", " ".repeat(line.len() - text.len()), quiet(text))
-}
-
-fn styled_label(label: String, grade: Option<Grade>) -> String {
-    match grade {
-        Some(grade) => styled(&label, Some(grade)),
-        None => label,
-    }
 }
 
 /// Rows of a table, without columns that have no value unless `with_empty`.

@@ -61,7 +61,7 @@ impl Layout {
     }
 
     fn pools(self, nodes: &Nodes) -> String {
-        let several_fleets = are_several_fleets(nodes);
+        let several_fleets = nodes.are_of_several_fleets();
         let first = ["pool"].into_iter().chain(several_fleets.then_some("fleet")).chain(["nodes"]);
         let rows = match self.all {
             true => nodes.pools.iter().map(|pool| vec![pool]).collect(),
@@ -105,8 +105,8 @@ fn folded_pools(pools: &[NodePool]) -> Vec<Vec<&NodePool>> {
         let states: BTreeSet<State> = pool.nodes.iter().map(|node| node.state).collect();
         let state = states.first().copied().filter(|_| states.len() == 1);
         let is_alike = |(other, group): &&mut (Option<State>, Vec<&NodePool>)| {
-            let values = |pool: &NodePool| (pool.fleet.clone(), pool.cells.clone());
-            state.is_some() && *other == state && group.first().is_some_and(|first| values(first) == values(pool))
+            let has_values = |first: &&NodePool| first.fleet == pool.fleet && first.cells == pool.cells;
+            state.is_some() && *other == state && group.first().is_some_and(has_values)
         };
         match groups.iter_mut().find(is_alike) {
             Some((_, group)) => group.push(pool),
@@ -122,13 +122,6 @@ fn folded_pools(pools: &[NodePool]) -> Vec<Vec<&NodePool>> {
         }
     }
     rows
-}
-
-/// Reports whether pools are of more than one fleet.
-fn are_several_fleets(nodes: &Nodes) -> bool {
-    let mut fleets = nodes.pools.iter().filter_map(|pool| pool.fleet.as_ref());
-    let first = fleets.next();
-    fleets.any(|fleet| Some(fleet) != first)
 }
 
 /// One row: a node, or several nodes alike.
