@@ -6,12 +6,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Once, mpsc};
+use std::sync::{Once, mpsc};
 use std::time::Duration;
 
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
-use nodecfg_sandbox::server::ServerRenderer;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::Wire;
@@ -62,7 +61,6 @@ impl Sandbox {
             let api = Api::new(ApiOptions {
                 profile,
                 tokens: [(TOKEN.to_owned(), User::admin("kubernetes-admin"))].into(),
-                renderer: Some(Arc::new(ServerRenderer::new(profile))),
                 ..ApiOptions::default()
             });
             serve(wire.wrap(api.router()), Options::default()).await.unwrap()

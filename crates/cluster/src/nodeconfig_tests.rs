@@ -21,8 +21,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement, nodeconfig};
 use nodecfg_observed::{Drain, Obstacle};
-use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
-use nodecfg_sandbox::server::ServerRenderer;
+use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 #[path = "leftover_tests.rs"]
 mod leftovers;
@@ -36,8 +35,7 @@ fn api(profile: ServerProfile, nodes: &[&str]) -> Api {
 }
 
 fn api_with(options: ApiOptions, nodes: &[&str]) -> Api {
-    let renderer = Some(Arc::new(ServerRenderer::new(options.profile)) as Arc<dyn Renderer>);
-    let api = Api::new(ApiOptions { renderer, ..options });
+    let api = Api::new(options);
     for node in nodes {
         create(&api, "", "nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
     }

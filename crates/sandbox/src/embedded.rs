@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +14,6 @@ use super::api::{Api, ApiOptions, ServerProfile, User};
 use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
 use super::running::CONFIG_DIR;
-use super::server::ServerRenderer;
 use super::server::kubeconfig::{Kubeconfig, SaveError};
 use super::server::serve::{self, ServeError, Serving};
 use super::server::wire::Wire;
@@ -171,8 +169,6 @@ impl Embedded {
             profile: options.profile,
             seed: options.seed,
             tokens: BTreeMap::from([(token.clone(), User::admin("sandbox"))]),
-            renderer: Some(Arc::new(ServerRenderer::new(options.profile))),
-            reports_progress: true,
             ..ApiOptions::default()
         });
         let client = api.client();

@@ -17,7 +17,6 @@ use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
-use nodecfg_sandbox::server::ServerRenderer;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Identity, Options, Serving, serve};
 use nodecfg_sandbox::server::wire::Wire;
@@ -72,7 +71,6 @@ impl TestEnv {
         let api = Api::new(ApiOptions {
             profile,
             tokens: BTreeMap::from([(TOKEN.to_owned(), User::admin("agent"))]),
-            renderer: Some(Arc::new(ServerRenderer::new(profile))),
             ..ApiOptions::default()
         });
         let (wire, identity) = (Wire::new(), Identity::generate().unwrap());

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
+use super::Api;
+use super::object::{set_field, text};
 use super::request::ResourcePath;
 use super::status::{ApiError, ApiResult};
 
@@ -156,6 +160,31 @@ pub(crate) fn authorize_path(user: &User, verb: &str, path: &str) -> ApiResult<(
         return Ok(());
     }
     Err(ApiError::forbidden_path(&format!("User {:?} cannot {verb} path {path:?}", user.name)))
+}
+
+/// Answers a SelfSubjectAccessReview of a user.
+pub(crate) fn access_review(api: &Api, user: &User, mut review: Value) -> Value {
+    let attribute = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
+    let path = ResourcePath {
+        group: attribute("group"),
+        version: attribute("version"),
+        namespace: attribute("namespace"),
+        resource: attribute("resource"),
+        name: attribute("name"),
+        subresource: attribute("subresource"),
+    };
+    let allowed = match review.pointer("/spec/nonResourceAttributes") {
+        Some(_) => user.name != ANONYMOUS,
+        None => api.authorize(user, &attribute("verb"), &path).is_ok(),
+    };
+    set_field(&mut review, "status", json!({"allowed": allowed}));
+    review
+}
+
+/// Answers a SelfSubjectReview of a user.
+pub(crate) fn self_review(user: &User, mut review: Value) -> Value {
+    set_field(&mut review, "status", json!({"userInfo": {"username": user.name, "groups": ["system:authenticated"]}}));
+    review
 }
 
 #[cfg(test)]

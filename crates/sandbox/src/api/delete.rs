@@ -1,17 +1,15 @@
-//! Deletion of objects: preconditions, finalizers and dependents.
+//! Deletion of objects: preconditions, finalizers, and dependents without owners. Real clusters collect dependents
+//! asynchronously; the sandbox collects them before it responds to the request.
 
 use serde_json::{Value, json};
 
 use super::Api;
-use super::definition;
-use super::garbage_collector::collect;
-use super::object::{StoredObject, set_field, set_metadata, time_text};
+use super::object::{StoredObject, set_field, set_metadata, text, time_text};
 use super::pod;
 use super::request::{Query, dry_run};
-use super::resource::{DEFINITIONS, PODS, Resource, ResourceType};
+use super::resource::{PODS, Resource, ResourceType};
 use super::status::{ApiError, ApiResult, deleted};
 use super::store::key;
-use super::validate::text;
 
 /// Options of a deletion (`meta/v1 DeleteOptions`).
 #[derive(Debug, Clone, Default)]
@@ -123,14 +121,15 @@ pub(crate) fn delete(
         let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
         let is_pod = resource.resource_type == ResourceType::Pod;
         let grace = if is_pod { pod::grace_period(&object, options.grace) } else { 0 };
-        let delayed = finalizers > 0
-            || grace > 0
-            || matches!(resource.resource_type, ResourceType::Namespace | ResourceType::Definition);
+        let delayed = finalizers > 0 || grace > 0 || resource.resource_type == ResourceType::Namespace;
         if !delayed {
             // As recorded for other kinds; the storage of pods returns the deleted object.
             let response = if is_pod { object } else { deleted(&resource.plural, &resource.group, name, &uid) };
             if options.dry_run {
                 return Ok(response);
+            }
+            if resource.resource_type == ResourceType::Definition {
+                api.remove_definition(name);
             }
             if api.lock().remove(&resource.collection, &key, stored.revision) {
                 if !options.orphan {
@@ -153,7 +152,9 @@ pub(crate) fn delete(
         }
         let put = api.lock().put(&resource.collection, &key, Some(stored.revision), object);
         if let Ok((_, object)) = put {
-            complete_deletion(api, resource, &key, name);
+            if resource.resource_type == ResourceType::Namespace {
+                api.empty_namespace(name);
+            }
             return Ok(object);
         }
     }
@@ -161,56 +162,36 @@ pub(crate) fn delete(
 
 /// Marks an object for deletion after `grace` seconds.
 fn mark_for_deletion(api: &Api, resource: &Resource, grace: i64, object: &mut Value) {
-    let now = api.now();
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("deletionTimestamp".to_owned(), time_text(pod::later(now, grace)).into());
-        match resource.resource_type {
-            ResourceType::Definition => {
-                let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
-                if let Some(list) = list.as_array_mut() {
-                    list.push(definition::CLEANUP.into());
-                }
-            }
-            ResourceType::Namespace => {}
-            _ => {
-                metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-                if let Some(generation) = metadata.get("generation").and_then(Value::as_u64) {
-                    metadata.insert("generation".to_owned(), (generation + 1).into());
-                }
-            }
-        }
+    set_metadata(object, "deletionTimestamp", time_text(pod::later(api.now(), grace)));
+    if resource.resource_type == ResourceType::Namespace {
+        return set_field(object, "status", json!({"phase": "Terminating"}));
     }
-    match resource.resource_type {
-        ResourceType::Definition => definition::terminate(object, now),
-        ResourceType::Namespace => set_field(object, "status", json!({"phase": "Terminating"})),
-        _ => {}
-    }
-}
-
-/// Runs the controllers that delete the contents of a marked namespace or definition.
-fn complete_deletion(api: &Api, resource: &Resource, key: &str, name: &str) {
-    match resource.resource_type {
-        ResourceType::Namespace => {
-            let inside = api.lock().in_namespace(name);
-            for (resource, key) in inside {
-                api.remove_or_mark(&resource, &key);
-            }
-            api.complete_namespace(name);
-        }
-        ResourceType::Definition => {
-            let objects = api.lock().keys(name);
-            for key in objects {
-                api.remove_now(name, &key);
-            }
-            api.unregister(name);
-            api.lock().end_watches(name);
-            api.remove_now(DEFINITIONS, key);
-        }
-        _ => {}
+    set_metadata(object, "deletionGracePeriodSeconds", grace);
+    if let Some(generation) = object.pointer("/metadata/generation").and_then(Value::as_u64) {
+        set_metadata(object, "generation", generation + 1);
     }
 }
 
 impl Api {
+    /// Deletes the objects of a definition, and serves its resource no longer.
+    fn remove_definition(&self, name: &str) {
+        let objects = self.lock().keys(name);
+        for key in objects {
+            self.remove_now(name, &key);
+        }
+        self.unregister(name);
+        self.lock().end_watches(name);
+    }
+
+    /// Deletes the objects of a terminating namespace.
+    fn empty_namespace(&self, name: &str) {
+        let inside = self.lock().in_namespace(name);
+        for (resource, key) in inside {
+            self.remove_or_mark(&resource, &key);
+        }
+        self.complete_namespace(name);
+    }
+
     /// Removes an object and ignores its finalizers.
     pub(crate) fn remove_now(&self, resource: &str, key: &str) {
         loop {
@@ -259,4 +240,34 @@ impl Api {
             }
         }
     }
+}
+
+/// Deletes the dependents of a deleted owner that have no other owner.
+fn collect(api: &Api, uid: &str) {
+    let dependents = api.lock().dependents(uid);
+    for (resource, key) in dependents {
+        collect_orphan(api, &resource, &key);
+    }
+}
+
+/// Deletes an object that has owners if all of them are missing.
+pub(crate) fn collect_orphan(api: &Api, collection: &str, key: &str) {
+    let Some(stored) = api.lock().get(collection, key) else { return };
+    if !stored.has_owners() {
+        return;
+    }
+    let object = stored.value();
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    if owners.clone().count() > 0 && owners.clone().all(|owner| is_missing(api, owner, &stored.namespace)) {
+        api.remove_or_mark(collection, key);
+    }
+}
+
+/// Reports whether an owner is missing. Owners of unserved kinds count as existing.
+fn is_missing(api: &Api, owner: &Value, namespace: &str) -> bool {
+    let (group, version) = text(owner, "/apiVersion").rsplit_once('/').unwrap_or(("", text(owner, "/apiVersion")));
+    let Some(resource) = api.resource_of_kind(group, version, text(owner, "/kind")) else { return false };
+    let key = key(if resource.namespaced { namespace } else { "" }, text(owner, "/name"));
+    let found = api.lock().get(&resource.collection, &key);
+    found.is_none_or(|found| text(&found.value(), "/metadata/uid") != text(owner, "/uid"))
 }

@@ -7,27 +7,25 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 
 use super::Api;
-use super::access_review;
 use super::auth::{self, User};
 use super::delete;
+use super::discovery;
 use super::eviction;
 use super::list;
 use super::node_proxy::ProxyResult;
 use super::patch::PatchKind;
-use super::protobuf;
 use super::request::{self, Query, ResourcePath, ResponseFormat, Route};
 use super::resource::{Resource, ResourceType};
-use super::status::{ApiError, ApiResult, FieldError};
+use super::status::{ApiError, ApiResult};
 use super::store::key;
 use super::view::View;
 use super::watch::Watch;
-use super::write::WriteResult;
-use super::write_request::{FieldValidation, WriteRequest};
+use super::write::{FieldValidation, WriteRequest, WriteResult};
 
 /// Maximum size of a request body, in bytes (`MaxRequestBodyBytes`).
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -73,22 +71,15 @@ pub(crate) async fn serve(State(api): State<Api>, request: Request<Body>) -> Res
         Route::Version => Ok(respond_json(StatusCode::OK, api.profile().version().to_string())),
         Route::Health => Ok(respond(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
         Route::Unknown => auth::authorize_path(&user, "get", path).map(|()| page_not_found()),
-        Route::Document => auth::authorize_path(&user, "get", path).map(|()| document(&api, path, &parts.headers)),
+        Route::Document => auth::authorize_path(&user, "get", path).map(|()| document(&api, path)),
         Route::Resource(path) => ResourceRequest { api: &api, user: &user, path, parts: &parts }.serve(body).await,
     };
     served.unwrap_or_else(|error| error_response(&error))
 }
 
-fn document(api: &Api, path: &str, headers: &HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some(document) = api.renderer().and_then(|renderer| renderer.document(path, accept, &api.definitions())) else {
-        return page_not_found();
-    };
-    let mut response = Response::new(Body::from(document.body));
-    if let Ok(value) = HeaderValue::from_str(&document.content_type) {
-        response.headers_mut().insert(header::CONTENT_TYPE, value);
-    }
-    response
+fn document(api: &Api, path: &str) -> Response {
+    let document = discovery::document(path, &api.resources());
+    document.map_or_else(page_not_found, |document| respond_json(StatusCode::OK, document.to_string()))
 }
 
 /// One request for a resource.
@@ -127,12 +118,10 @@ impl ResourceRequest<'_> {
             return self.read_from(&resource, verb, &query);
         }
         let format = request::accepted(&self.parts.headers)?;
-        let body = self.as_json(read_body(body).await?)?;
+        let body = read_body(body).await?;
         match verb {
             "create" if resource.resource_type == ResourceType::AccessReview => {
-                let manager = request::manager(&query, &self.parts.headers);
-                let review =
-                    access_review::access_review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
+                let review = auth::access_review(self.api, self.user, self.decode(&body)?);
                 Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
             "create" if self.path.subresource == "eviction" => {
@@ -143,7 +132,7 @@ impl ResourceRequest<'_> {
                 Ok(respond_json(StatusCode::CREATED, answer.to_string()))
             }
             "create" if resource.resource_type == ResourceType::SelfReview => {
-                let review = access_review::self_review(self.user, &resource, &self.decode(&body)?)?;
+                let review = auth::self_review(self.user, self.decode(&body)?);
                 Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
             "delete" => {
@@ -179,7 +168,7 @@ impl ResourceRequest<'_> {
         match (resource.namespaced, has_namespace) {
             (true, false) if !all_namespaces => Err(ApiError::no_such_resource()),
             (false, true) if resource.resource_type != ResourceType::Namespace => Err(ApiError::no_such_resource()),
-            _ if !resource.has_verb(verb) => Err(ApiError::method_not_allowed()),
+            _ if !resource.verbs().contains(&verb) => Err(ApiError::method_not_allowed()),
             _ => Ok(()),
         }
     }
@@ -214,7 +203,7 @@ impl ResourceRequest<'_> {
                 let key = key(self.read_namespace(resource), &self.path.name);
                 let missing = || ApiError::not_found(&resource.plural, &resource.group, &self.path.name);
                 let stored = self.api.lock().get(&resource.collection, &key).ok_or_else(missing)?;
-                Ok(respond_json(StatusCode::OK, view.object(&stored)))
+                Ok(respond_json(StatusCode::OK, view.object(&stored, false)))
             }
             "list" => {
                 let page = list::page(self.api, resource, self.read_namespace(resource), query)?;
@@ -236,20 +225,9 @@ impl ResourceRequest<'_> {
         }
     }
 
-    /// Converts a protobuf body to JSON. Returns any other body unchanged.
-    fn as_json(&self, body: Bytes) -> ApiResult<Bytes> {
-        if body.is_empty() || request::content_type(&self.parts.headers) != protobuf::MEDIA_TYPE {
-            return Ok(body);
-        }
-        let object = protobuf::decode(&body);
-        let object = object.ok_or_else(|| ApiError::unsupported_media_type("application/json, application/yaml"))?;
-        Ok(Bytes::from(object.to_string()))
-    }
-
     fn decode(&self, body: &[u8]) -> ApiResult<Value> {
         match request::content_type(&self.parts.headers).as_str() {
-            // `as_json` has converted protobuf bodies.
-            "" | "application/json" | protobuf::MEDIA_TYPE => {
+            "" | "application/json" => {
                 serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
             }
             "application/yaml" | "text/yaml" => std::str::from_utf8(body)
@@ -268,11 +246,7 @@ impl ResourceRequest<'_> {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
             "Ignore" => Ok(FieldValidation::Ignore),
-            other => {
-                let supported = ["\"Ignore\"".to_owned(), "\"Strict\"".to_owned(), "\"Warn\"".to_owned()];
-                let error = FieldError::not_supported("fieldValidation", &format!("{other:?}"), &supported);
-                Err(ApiError::invalid("CreateOptions", "meta.k8s.io", "", &[error]))
-            }
+            other => Err(ApiError::bad_request(format!("unsupported fieldValidation {other:?}"))),
         }
     }
 
@@ -297,8 +271,10 @@ impl ResourceRequest<'_> {
             "create" => write.create(self.decode(body)?),
             "update" => write.update(self.decode(body)?),
             _ => {
-                let kind = PatchKind::of(&request::content_type(&self.parts.headers), resource.is_typed())?;
-                check_patch_options(kind, query)?;
+                let kind = PatchKind::of(&request::content_type(&self.parts.headers), resource.is_custom())?;
+                if kind == PatchKind::Apply && query.text("fieldManager").is_empty() {
+                    return Err(ApiError::bad_request("fieldManager: Required value: is required for apply patch"));
+                }
                 write.patch(kind, body, query.flag("force"))
             }
         }
@@ -313,7 +289,7 @@ impl ResourceRequest<'_> {
     ) -> ApiResult<Response> {
         let view = View { api: self.api, resource, format, include: query.text("includeObject") };
         let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = respond_json(status, view.object(&written.object));
+        let mut response = respond_json(status, view.object(&written.object, false));
         for warning in &written.warnings {
             if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
                 response.headers_mut().append(header::WARNING, value);
@@ -341,16 +317,4 @@ impl ResourceRequest<'_> {
         });
         Ok(respond_json(StatusCode::OK, list.to_string()))
     }
-}
-
-fn check_patch_options(kind: PatchKind, query: &Query) -> ApiResult<()> {
-    let error = match kind {
-        PatchKind::Apply if query.text("fieldManager").is_empty() => {
-            FieldError::required("fieldManager", "is required for apply patch")
-        }
-        PatchKind::Apply => return Ok(()),
-        _ if query.flag("force") => FieldError::forbidden("force", "may not be specified for non-apply patch"),
-        _ => return Ok(()),
-    };
-    Err(ApiError::invalid("PatchOptions", "meta.k8s.io", "", &[error]))
 }

@@ -6,12 +6,11 @@ use tokio::sync::watch;
 
 use super::Api;
 use super::delete::{self, DeleteOptions};
-use super::object::Change;
+use super::object::{Change, text};
 use super::prepare;
 use super::resource::PODS;
 use super::status::{ApiError, ApiResult};
 use super::store::key;
-use super::validate::text;
 
 /// Maximum number of changes that are read at once.
 const BATCH: usize = 4096;
@@ -96,8 +95,7 @@ impl Api {
         let pods = self.resource_of("", PODS).ok_or_else(ApiError::no_such_resource)?;
         let name = text(&object, "/metadata/name").to_owned();
         self.admit_to_namespace(&pods, namespace, &name)?;
-        prepare::set_defaults(&pods, &mut object);
-        prepare::create(&pods, self.profile(), &mut object, self.uid(), self.now());
+        prepare::create(&pods, &mut object, self.uid(), self.now());
         change(&mut object);
         let put = self.lock().put(PODS, &key(namespace, &name), None, object);
         put.map(|_| ()).map_err(|_| ApiError::already_exists(PODS, "", &name))

@@ -12,7 +12,7 @@ use super::object::StoredObject;
 use super::request::{Query, ResponseFormat};
 use super::resource::Resource;
 use super::selectors::{Fields, Labels, Selector};
-use super::status::{ApiError, ApiResult, FieldError};
+use super::status::{ApiError, ApiResult};
 use super::store::{RevisionError, Store, key};
 use super::view::View;
 
@@ -38,37 +38,6 @@ pub(crate) fn selector(resource: &Resource, query: &Query) -> ApiResult<Selector
     })
 }
 
-/// Validates `resourceVersionMatch`, after apimachinery `ValidateListOptions`.
-///
-/// # Errors
-/// 422 with every violation.
-pub(crate) fn check_options(query: &Query, watch: bool) -> ApiResult<()> {
-    const FIELD: &str = "resourceVersionMatch";
-    let mut errors = Vec::new();
-    let wanted = query.text(FIELD);
-    if !wanted.is_empty() {
-        if watch {
-            errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden for watch"));
-        }
-        if query.text("resourceVersion").is_empty() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            errors.push(FieldError::forbidden(FIELD, why));
-        }
-        if !query.text("continue").is_empty() {
-            errors.push(FieldError::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
-        }
-        if !matches!(wanted, "Exact" | "NotOlderThan") {
-            let supported = ["\"Exact\"".to_owned(), "\"NotOlderThan\"".to_owned(), "\"\"".to_owned()];
-            errors.push(FieldError::not_supported(FIELD, &format!("{wanted:?}"), &supported));
-        }
-        if wanted == "Exact" && query.text("resourceVersion") == "0" {
-            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            errors.push(FieldError::forbidden(FIELD, why));
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", &errors)) }
-}
-
 /// Position at which a list continues.
 struct ContinueToken {
     revision: Option<u64>,
@@ -87,7 +56,7 @@ impl ContinueToken {
         let token: Value = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         let version =
             token.get("rv").and_then(Value::as_i64).ok_or_else(|| bad("incorrect encoded start resourceVersion"))?;
-        let start = token.get("start").and_then(Value::as_str).unwrap_or_default().trim_start_matches('/');
+        let start = token.get("start").and_then(Value::as_str).unwrap_or_default();
         Ok(Self { revision: u64::try_from(version).ok(), start: start.to_owned() })
     }
 }
@@ -115,7 +84,6 @@ pub(crate) fn select(
 /// # Errors
 /// 400 and 422 for invalid options, 410 for a compacted revision, 504 for a future revision.
 pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Query) -> ApiResult<Page> {
-    check_options(query, false)?;
     let selector = selector(resource, query)?;
     let limit = query.number("limit")?;
     let version = query.number("resourceVersion")?;
@@ -156,9 +124,6 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     let shown = at.unwrap_or(current);
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), shown.to_string().into());
-    if resource.lists_typed_items() {
-        metadata.insert("continue".to_owned(), "".into());
-    }
     let total = found.len();
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut objects = Vec::with_capacity(total.min(limit));
@@ -166,8 +131,6 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     objects.extend(rest.by_ref().take(limit));
     if let (Some(last), Some(_)) = (objects.last(), rest.next()) {
         let key = key(if resource.namespaced { &last.namespace } else { "" }, &last.name);
-        // A 1.36 server serves continuations from its cache. Their keys have a leading slash.
-        let key = if token.is_some() && api.profile().serves_compacted() { format!("/{key}") } else { key };
         let revision = i64::try_from(shown).unwrap_or(i64::MAX);
         metadata.insert("continue".to_owned(), ContinueToken::encode(revision, &key).into());
         if selector.is_empty() {
@@ -208,17 +171,11 @@ pub(crate) fn list_body(
     };
     if format == ResponseFormat::Table {
         let objects: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
-        if let Some(table) = view.table(&objects, &page.metadata, false) {
-            chunks.opening = Some(table.to_string().into_bytes());
-            chunks.closed = true;
-            return chunks;
-        }
+        chunks.opening = Some(view.table(&objects, &page.metadata, false).to_string().into_bytes());
+        chunks.closed = true;
+        return chunks;
     }
-    let mut metadata = page.metadata;
-    if let (ResponseFormat::Metadata, Some(map)) = (format, metadata.as_object_mut()) {
-        // Only full lists of custom objects write an empty token.
-        map.retain(|key, value| key != "continue" || value != "");
-    }
+    let metadata = page.metadata;
     let (kind, version) = match format {
         ResponseFormat::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
         _ => (resource.list_kind.clone(), resource.api_version()),

@@ -1,21 +1,14 @@
 //! Embedded Kubernetes API server. kubectl, kube clients and nodecfg work against it unmodified.
 //!
 //! It reproduces recorded servers (`tests/data/recordings`) in one of two [`ServerProfile`]s and keeps all state in
-//! memory. It simulates no nodes and starts no pods: kubelets and controllers are its clients. A [`Renderer`] renders
-//! discovery, OpenAPI and tables.
+//! memory. It simulates no nodes and starts no pods: kubelets and controllers are its clients.
 
-mod access_review;
-mod admission;
 mod auth;
-pub(super) mod builtin;
-mod cel_rules;
-mod decode;
 mod definition;
 mod delete;
-pub(super) mod event_view;
+mod discovery;
 pub(super) mod eviction;
 mod fields;
-mod garbage_collector;
 mod http;
 mod in_process;
 mod list;
@@ -25,24 +18,18 @@ mod object_watches;
 mod patch;
 pub(super) mod pod;
 mod prepare;
-mod protobuf;
-mod renderer;
-#[cfg(test)]
-pub(crate) mod replay;
 mod request;
 mod resource;
 mod schema;
 mod selectors;
 mod server_profile;
-pub(super) mod shape;
 mod status;
 mod store;
+mod table;
 mod validate;
 mod view;
 mod watch;
-pub(super) mod workload_shapes;
 mod write;
-mod write_request;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -58,19 +45,16 @@ use tower::ServiceExt;
 pub use auth::{Access, Rule, User};
 pub(crate) use in_process::{Changes, SeenChange};
 pub use node_proxy::{NodeProxy, ProxyResult};
-pub use renderer::{RenderedDocument, Renderer, TableRequest};
 pub use server_profile::ServerProfile;
 pub use status::ApiError;
 
 use auth::Denials;
-use fields::managed::{self, Writer};
-use object::StoredObject;
+use object::{StoredObject, text};
 use request::ResourcePath;
-use resource::{DEFINITIONS, Resource, ResourceType};
+use resource::{Resource, ResourceType};
 use status::ApiResult;
 use store::{Limits, Store, key};
-use validate::text;
-use write_request::{FieldValidation, WriteRequest};
+use write::{FieldValidation, WriteRequest};
 
 /// Source of the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -88,15 +72,10 @@ pub struct ApiOptions {
     pub history_bytes: usize,
     /// Interval of bookmarks, for watches that request them.
     pub bookmark_interval: Duration,
-    /// Whether the storage reports its progress, as streaming lists of server 1.36 require (etcd 3.4.25, 3.5.8 or later).
-    /// The recorded server had etcd 3.4.23.
-    pub reports_progress: bool,
     /// Source of timestamps such as creation times.
     pub clock: Clock,
     /// Users by bearer token. Requests with an unknown token are refused; requests without a token are anonymous.
     pub tokens: BTreeMap<String, User>,
-    /// Renderer of tables, discovery and OpenAPI.
-    pub renderer: Option<Arc<dyn Renderer>>,
 }
 
 impl Default for ApiOptions {
@@ -107,10 +86,8 @@ impl Default for ApiOptions {
             history: 20_000,
             history_bytes: 64 * 1024 * 1024,
             bookmark_interval: Duration::from_secs(60),
-            reports_progress: false,
             clock: Arc::new(nodecfg_clock::now),
             tokens: BTreeMap::new(),
-            renderer: None,
         }
     }
 }
@@ -135,7 +112,6 @@ impl Api {
     #[must_use]
     pub fn new(options: ApiOptions) -> Self {
         let registry = resource::built_ins(options.profile)
-            .into_iter()
             .map(|r| ((r.group.clone(), r.version.clone(), r.plural.clone()), Arc::new(r)))
             .collect();
         let limits = Limits { events: options.history.max(1), bytes: options.history_bytes };
@@ -261,10 +237,6 @@ impl Api {
         (self.0.options.clock)()
     }
 
-    pub(crate) fn reports_progress(&self) -> bool {
-        self.0.options.reports_progress
-    }
-
     pub(crate) fn bookmark_interval(&self) -> Duration {
         self.0.options.bookmark_interval
     }
@@ -278,10 +250,6 @@ impl Api {
     pub(crate) fn proxy_get(&self, node: &str, path: &str) -> ProxyResult {
         let unreachable = || ProxyResult::Unreachable("dial tcp: no kubelet listens".to_owned());
         self.0.node_proxy.get().map_or_else(unreachable, |proxy| proxy.get(self, node, path))
-    }
-
-    pub(crate) fn renderer(&self) -> Option<&dyn Renderer> {
-        self.0.options.renderer.as_deref()
     }
 
     /// Admits a new object to a namespace (admission plugin NamespaceLifecycle).
@@ -352,40 +320,15 @@ impl Api {
         registry.values().any(|r| r.group == group && r.version == version && r.resource_type != ResourceType::Custom)
     }
 
-    /// Returns the established CustomResourceDefinitions.
-    pub(crate) fn definitions(&self) -> Vec<Value> {
-        let stored = self.lock().scan(DEFINITIONS, "", "", None).unwrap_or_default();
-        stored.iter().map(|definition| definition.value()).filter(definition::is_established).collect()
+    /// Returns all served resources, sorted by group.
+    pub(crate) fn resources(&self) -> Vec<Arc<Resource>> {
+        self.0.registry.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Runs the controllers that react to a new object.
-    pub(crate) fn after_create(&self, resource: &Resource, created: &StoredObject) {
-        garbage_collector::collect_orphan(self, &resource.collection, &key(&created.namespace, &created.name));
-        if resource.resource_type != ResourceType::Definition {
-            return;
-        }
-        let old = created.value();
-        let mut new = old.clone();
-        definition::establish(&mut new, self.now());
-        let version = resource.api_version();
-        let writer = Writer {
-            manager: "kube-apiserver",
-            version: &version,
-            subresource: "status",
-            now: self.now(),
-            profile: self.profile(),
-            reset_fields: prepare::reset_fields(resource, true),
-        };
-        managed::update(&resource.shape, &old, &mut new, &writer);
-        self.register(&new);
-        // If a concurrent update wins, that update registers the definition.
-        let _ = self.lock().put(DEFINITIONS, text(&old, "/metadata/name"), Some(created.revision), new);
-    }
-
-    /// Runs the controllers that react to a changed object.
-    pub(crate) fn after_update(&self, resource: &Resource, object: &Value, stored: &StoredObject) {
-        garbage_collector::collect_orphan(self, &resource.collection, &key(&stored.namespace, &stored.name));
-        if resource.resource_type == ResourceType::Definition && definition::is_established(object) {
+    /// Runs the controllers that react to a new or changed object.
+    pub(crate) fn after_write(&self, resource: &Resource, object: &Value, stored: &StoredObject) {
+        delete::collect_orphan(self, &resource.collection, &key(&stored.namespace, &stored.name));
+        if resource.resource_type == ResourceType::Definition {
             self.register(object);
         }
     }
@@ -394,7 +337,7 @@ impl Api {
         let mut registry = self.0.registry.write().unwrap_or_else(PoisonError::into_inner);
         let name = text(definition, "/metadata/name");
         registry.retain(|_, resource| resource.collection != name);
-        for resource in definition::resources(definition, self.profile()) {
+        for resource in resource::of_definition(definition) {
             let at = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
             registry.insert(at, Arc::new(resource));
         }
@@ -412,5 +355,7 @@ mod custom_resource_tests;
 mod eviction_tests;
 #[cfg(test)]
 mod pod_tests;
+#[cfg(test)]
+mod replay;
 #[cfg(test)]
 mod tests;

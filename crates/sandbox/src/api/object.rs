@@ -176,6 +176,11 @@ impl StoredObject {
     }
 }
 
+/// Returns the string at a JSON pointer; empty if missing.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Sets a top-level field.
 pub(crate) fn set_field(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(map) = object.as_object_mut() {

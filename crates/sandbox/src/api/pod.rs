@@ -2,10 +2,9 @@
 //! deletion.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::object::{set_metadata, time_text};
-use super::validate::text;
+use super::object::{set_field, set_metadata, text, time_text};
 
 /// Seconds that a pod has to end by default.
 const GRACE: i64 = 30;
@@ -13,8 +12,10 @@ const GRACE: i64 = 30;
 const PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Sets defaults of the spec, and the priority as the admission plugin Priority does.
-pub(crate) fn set_defaults(pod: &mut Value) {
+/// Completes a new pod: its status, the defaults of its spec, and its priority as the admission plugin Priority does.
+pub(crate) fn complete(pod: &mut Value) {
+    let status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    set_field(pod, "status", status);
     let class = text(pod, "/spec/priorityClassName");
     let priority = PRIORITIES.iter().find(|(name, _)| *name == class).map_or(0, |(_, priority)| *priority);
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -27,11 +28,6 @@ pub(crate) fn set_defaults(pod: &mut Value) {
     ] {
         spec.entry(key).or_insert(default);
     }
-}
-
-/// Status of a new pod. Writes of the status replace it.
-pub(crate) fn initial_status(pod: &Value) -> Value {
-    json!({"phase": "Pending", "qosClass": qos_class(pod)})
 }
 
 /// Quality of service class of a pod, from the CPU and memory of its containers (core/v1 helper `ComputePodQOS`).
@@ -93,25 +89,6 @@ pub(crate) fn later(time: Timestamp, seconds: i64) -> Timestamp {
 pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|c| text(c, "/type") == "Ready" && text(c, "/status") == "True")
-}
-
-/// Sets a condition. Its `lastTransitionTime` changes only with its status.
-pub(crate) fn set_condition(object: &mut Value, mut condition: Map<String, Value>, now: Timestamp) {
-    let Some(status) = object.as_object_mut().map(|object| object.entry("status").or_insert_with(|| json!({}))) else {
-        return;
-    };
-    let Some(status) = status.as_object_mut() else { return };
-    let Some(all) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() else { return };
-    let present = all.iter_mut().find(|present| present.get("type") == condition.get("type"));
-    let since = present
-        .as_ref()
-        .filter(|present| present.get("status") == condition.get("status"))
-        .and_then(|present| present.get("lastTransitionTime").cloned());
-    condition.insert("lastTransitionTime".to_owned(), since.unwrap_or_else(|| time_text(now).into()));
-    match present {
-        Some(present) => *present = Value::Object(condition),
-        None => all.push(Value::Object(condition)),
-    }
 }
 
 #[cfg(test)]

@@ -1,70 +1,99 @@
-//! Server-side changes to objects before storage, after the `strategy.go` of each kind: defaults, the split between
-//! object and status, dropped fields, and generations.
+//! Server-side changes to objects before storage, after the `strategy.go` of each kind: dropped fields, defaults, the
+//! split between object and status, and generations.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::definition;
-use super::object::{set_field, time_text};
+use super::object::{set_field, set_metadata, text, time_text};
 use super::pod;
 use super::resource::{Resource, ResourceType};
 use super::schema;
 use super::server_profile::ServerProfile;
 use super::status::{ApiError, ApiResult, FieldError};
-use super::validate::meta::Naming;
-use super::validate::{self, text};
-use super::workload_shapes;
+use super::validate;
 
-/// Sets defaults. They count as written by the client.
-pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
-    match resource.resource_type {
-        ResourceType::Definition => definition::set_defaults(object),
-        ResourceType::Pod => pod::set_defaults(object),
-        ResourceType::Namespace => {
-            let name = text(object, "/metadata/name").to_owned();
-            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-                let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-                if let Some(labels) = labels.as_object_mut() {
-                    labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
-                }
-            }
+/// Drops what the server does not keep: fields that are missing in the schema of a custom resource, whose paths it
+/// returns; nulls, and empty lists and maps of the metadata. Go omits the latter from built-in kinds.
+pub(crate) fn drop_fields(resource: &Resource, profile: ServerProfile, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let Some(map) = object.as_object_mut() else { return unknown };
+    if let Some(schema) = resource.schema() {
+        let mut rest = Value::Object(std::mem::take(map));
+        for key in ["apiVersion", "kind", "metadata"] {
+            map.extend(rest.as_object_mut().and_then(|rest| rest.shift_remove_entry(key)));
         }
-        ResourceType::Custom => {
-            if let Some(schema) = &resource.schema {
-                schema::set_defaults(schema, object);
-            }
+        schema::prune(schema, &mut rest, "", &mut unknown);
+        map.extend(rest.as_object_mut().into_iter().flat_map(std::mem::take));
+    } else {
+        map.values_mut().for_each(drop_nulls);
+    }
+    if let Some(Value::Object(metadata)) = map.get_mut("metadata") {
+        metadata.retain(|_, value| match value {
+            Value::Object(map) => !map.is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            Value::String(text) => !text.is_empty(),
+            other => !other.is_null(),
+        });
+    }
+    if resource.resource_type == ResourceType::Node {
+        let removed = [("spec", "configSource"), ("status", "config")];
+        for (part, key) in removed.into_iter().filter(|_| !profile.keeps_config_source()) {
+            map.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.shift_remove(key));
         }
+    }
+    unknown
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.retain(|_, value| {
+            drop_nulls(value);
+            !value.is_null()
+        }),
+        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
         _ => {}
     }
 }
 
-/// Returns the top-level fields that a write does not change, for field ownership. `only:status` means all fields
-/// except `status`.
-pub(crate) fn reset_fields(resource: &Resource, status: bool) -> &'static [&'static str] {
-    match (resource.resource_type, status) {
-        (
-            ResourceType::Node
-            | ResourceType::Namespace
-            | ResourceType::Pod
-            | ResourceType::ReplicaSet
-            | ResourceType::PodDisruptionBudget
-            | ResourceType::VolumeAttachment,
-            true,
-        ) => &["spec"],
-        (ResourceType::Definition | ResourceType::Custom, true) => &["only:status"],
-        _ if resource.status => &["status"],
-        _ => &[],
+/// Prepares a new object: sets its defaults, uid, creation time and initial status.
+pub(crate) fn create(resource: &Resource, object: &mut Value, uid: String, now: Timestamp) {
+    match resource.resource_type {
+        ResourceType::Node => {
+            complete_node(object);
+            add_not_ready_taint(object);
+        }
+        ResourceType::Namespace => {
+            set_field(object, "status", json!({"phase": "Active"}));
+            set_field(object, "spec", json!({"finalizers": ["kubernetes"]}));
+        }
+        ResourceType::Definition => definition::complete(object, now),
+        ResourceType::Pod => pod::complete(object),
+        ResourceType::PodDisruptionBudget => {
+            let none = json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0});
+            set_field(object, "status", none);
+        }
+        _ if resource.status => {
+            object.as_object_mut().and_then(|object| object.shift_remove("status"));
+        }
+        _ => {}
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+            metadata.shift_remove(key);
+        }
+        metadata.insert("uid".to_owned(), uid.into());
+        metadata.insert("creationTimestamp".to_owned(), time_text(now).into());
+        if resource.counts_generations() {
+            metadata.insert("generation".to_owned(), 1.into());
+        }
     }
 }
 
-fn drop_config_source(profile: ServerProfile, object: &mut Value) {
-    if profile.keeps_config_source() {
-        return;
-    }
-    for (part, key) in [("spec", "configSource"), ("status", "config")] {
-        if let Some(map) = object.get_mut(part).and_then(Value::as_object_mut) {
-            map.shift_remove(key);
-        }
+/// Adds the parts of a Node that Go always writes.
+fn complete_node(node: &mut Value) {
+    for part in ["spec", "status"].into_iter().filter(|part| !node[*part].is_object()).collect::<Vec<_>>() {
+        set_field(node, part, json!({}));
     }
 }
 
@@ -77,129 +106,43 @@ fn add_not_ready_taint(node: &mut Value) {
     }
 }
 
-/// Prepares a new object: sets its uid, creation time and initial status, and drops fields that a client may not set.
-pub(crate) fn create(resource: &Resource, profile: ServerProfile, object: &mut Value, uid: String, now: Timestamp) {
-    match resource.resource_type {
-        ResourceType::Node => {
-            drop_config_source(profile, object);
-            add_not_ready_taint(object);
-        }
-        ResourceType::Namespace => {
-            set_field(object, "status", json!({"phase": "Active"}));
-            set_field(object, "spec", json!({"finalizers": ["kubernetes"]}));
-        }
-        ResourceType::Definition => {
-            let status = definition::initial_status(object);
-            set_field(object, "status", status);
-        }
-        ResourceType::Pod => {
-            let status = pod::initial_status(object);
-            set_field(object, "status", status);
-        }
-        ResourceType::ReplicaSet => set_field(object, "status", json!({"replicas": 0})),
-        ResourceType::PodDisruptionBudget => set_field(object, "status", workload_shapes::empty_budget_status()),
-        _ if resource.status => {
-            if let Some(map) = object.as_object_mut() {
-                map.shift_remove("status");
-            }
-        }
-        _ => {}
-    }
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for key in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
-            metadata.shift_remove(key);
-        }
-        metadata.insert("uid".to_owned(), uid.into());
-        metadata.insert("creationTimestamp".to_owned(), time_text(now).into());
-        if resource.counts_generations(profile) {
-            metadata.insert("generation".to_owned(), 1.into());
-        }
-    }
-}
-
 fn copy_field(from: &Value, to: &mut Value, key: &str) {
-    if let Some(map) = to.as_object_mut() {
-        match from.get(key) {
-            Some(value) => {
-                map.insert(key.to_owned(), value.clone());
-            }
-            None => {
-                map.shift_remove(key);
-            }
+    let Some(map) = to.as_object_mut() else { return };
+    match from.get(key) {
+        Some(value) => {
+            map.insert(key.to_owned(), value.clone());
+        }
+        None => {
+            map.shift_remove(key);
         }
     }
-}
-
-/// Reports whether any field except apiVersion, kind and metadata differs. If `status` is set, the status does not
-/// count.
-fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
-    let counts =
-        |key: &&String| !(matches!(key.as_str(), "apiVersion" | "kind" | "metadata") || status && *key == "status");
-    let empty = Map::new();
-    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-    old.keys().chain(new.keys()).filter(counts).any(|key| old.get(key) != new.get(key))
 }
 
 /// Prepares a changed object: restores the fields that this write may not change, and counts generations.
-pub(crate) fn update(resource: &Resource, profile: ServerProfile, old: &Value, new: &mut Value, status: bool) {
-    match (resource.resource_type, status) {
-        (ResourceType::Node, _) => {
-            copy_field(old, new, if status { "spec" } else { "status" });
-            drop_config_source(profile, new);
+pub(crate) fn update(resource: &Resource, old: &Value, new: &mut Value, status: bool) {
+    if status && resource.is_custom() {
+        let reported = std::mem::replace(new, old.clone());
+        copy_field(&reported, new, "status");
+        for key in ["managedFields", "resourceVersion"] {
+            set_metadata(new, key, reported["metadata"][key].clone());
         }
-        (ResourceType::Namespace, true) => copy_field(old, new, "spec"),
-        (ResourceType::Namespace, false) => {
-            copy_field(old, new, "spec");
-            copy_field(old, new, "status");
-        }
-        (ResourceType::Definition | ResourceType::Custom, true) => {
-            let reported = new.get("status").cloned();
-            let managed = new.pointer("/metadata/managedFields").cloned();
-            let version = new.pointer("/metadata/resourceVersion").cloned();
-            let api_version = new.get("apiVersion").cloned();
-            *new = old.clone();
-            let Some(map) = new.as_object_mut() else { return };
-            map.shift_remove("status");
-            map.extend(reported.map(|value| ("status".to_owned(), value)));
-            map.extend(api_version.map(|value| ("apiVersion".to_owned(), value)));
-            if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.extend(managed.map(|value| ("managedFields".to_owned(), value)));
-                metadata.extend(version.map(|value| ("resourceVersion".to_owned(), value)));
-            }
-        }
-        _ if resource.status => copy_field(old, new, if status { "spec" } else { "status" }),
-        _ => {}
+    } else if status || resource.resource_type == ResourceType::Namespace {
+        copy_field(old, new, "spec");
     }
-    let generation = old.pointer("/metadata/generation").and_then(Value::as_u64);
-    let bump = resource.counts_generations(profile) && !status && spec_differs(old, new, resource.status);
-    let (from, to) = (old.get("metadata"), new.get_mut("metadata"));
-    if let (Some(from), Some(to)) = (from, to) {
-        for key in
-            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
-        {
-            copy_field(from, to, key);
-        }
-        if let (Some(generation), true, Some(metadata)) = (generation, bump, to.as_object_mut()) {
-            metadata.insert("generation".to_owned(), (generation + 1).into());
-        }
+    if !status && resource.status {
+        copy_field(old, new, "status");
     }
-}
-
-fn naming(resource: &Resource) -> Naming {
-    if resource.resource_type == ResourceType::Namespace { Naming::Label } else { Naming::Subdomain }
-}
-
-/// Evaluates CEL rules, unless other errors block them.
-fn check_rules(resource: &Resource, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    if resource.rules.is_empty() {
-        return;
+    if resource.resource_type == ResourceType::Node {
+        complete_node(new);
     }
-    if errors.iter().any(FieldError::blocks_rules) {
-        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to \
-                   complete validation";
-        return errors.push(FieldError::invalid_shown("<nil>", "null", why));
+    let (Some(from), Some(to)) = (old.get("metadata"), new.get_mut("metadata")) else { return };
+    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+        copy_field(from, to, key);
     }
-    resource.rules.check(new, old, "", errors);
+    let generation = from.get("generation").and_then(Value::as_u64);
+    if let (Some(generation), true) = (generation, old.get("spec") != new.get("spec")) {
+        set_metadata(new, "generation", generation + 1);
+    }
 }
 
 /// Validates an object before storage.
@@ -214,39 +157,28 @@ pub(crate) fn check(
     status: bool,
 ) -> ApiResult<()> {
     let mut errors: Vec<FieldError> = Vec::new();
-    validate::meta::check(new, naming(resource), &mut errors);
+    validate::metadata(new, resource.resource_type == ResourceType::Namespace, &mut errors);
     if let Some(old) = old {
-        validate::meta::check_update(old, new, &mut errors);
+        validate::same_identity(old, new, &mut errors);
     }
     match resource.resource_type {
-        ResourceType::Node if status => validate::node::check_status(new, &mut errors),
-        ResourceType::Node => validate::node::check_spec(new, &mut errors),
-        ResourceType::ConfigMap => {
-            if let Some(old) = old {
-                validate::config_map::check_update(old, new, &mut errors);
-            }
-            validate::config_map::check(new, profile, &mut errors);
-        }
-        ResourceType::Event | ResourceType::EventsV1 => validate::event::check(new, &mut errors),
-        ResourceType::Definition => definition::check(new, profile, &mut errors),
-        ResourceType::Pod if !status => validate::workload::check_pod(old, new, &mut errors),
-        ResourceType::PodDisruptionBudget => validate::workload::check_budget(new, &mut errors),
-        ResourceType::Custom => {
-            if let Some(schema) = &resource.schema {
-                for (key, below) in new.as_object().into_iter().flatten() {
-                    let known = schema.get("properties").and_then(|known| known.get(key));
-                    if let Some(known) = known.filter(|_| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
-                        schema::check(known, below, key, &mut errors);
-                    }
-                }
-                let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-                for key in required.filter_map(Value::as_str).filter(|key| new.get(key).is_none()) {
-                    errors.push(FieldError::required(key, ""));
-                }
-                check_rules(resource, old, new, &mut errors);
-            }
-        }
+        ResourceType::Node if status => validate::config_status(new, &mut errors),
+        ResourceType::Node => validate::config_source(new, &mut errors),
+        ResourceType::ConfigMap => validate::config_map(old, new, profile, &mut errors),
+        ResourceType::Event => validate::event(new, &mut errors),
+        ResourceType::Definition => definition::check(new, &mut errors),
         _ => {}
+    }
+    if let Some(schema) = resource.schema() {
+        let own = |(key, _): &(&String, &Value)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata");
+        let rest: Map<String, Value> = new
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(own)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        schema::check(schema, &Value::Object(rest), "", &mut errors);
     }
     if errors.is_empty() {
         return Ok(());

@@ -162,9 +162,7 @@ pub(crate) fn dry_run(value: &str, options: &str) -> ApiResult<bool> {
         "" => Ok(false),
         "All" => Ok(true),
         other => {
-            let shown = format!("[]string{{{other:?}}}");
-            let error = super::status::FieldError::not_supported("dryRun", &shown, &["\"All\"".to_owned()]);
-            Err(ApiError::invalid(options, "meta.k8s.io", "", &[error]))
+            Err(ApiError::bad_request(format!("{options}: dryRun {other:?} is not supported; the only value is All")))
         }
     }
 }

@@ -1,15 +1,11 @@
-//! Served resources: built-in resources, and those that CustomResourceDefinitions add.
+//! Served resources: built-in ones, and those that CustomResourceDefinitions add.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::builtin;
-use super::cel_rules::CelRules;
-use super::decode::decode;
+use super::object::text;
 use super::server_profile::ServerProfile;
-use super::shape::Shape;
-use super::workload_shapes;
 
 /// Type of a resource, which determines its special behavior.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +16,6 @@ pub(crate) enum ResourceType {
     ConfigMap,
     /// core/v1 Event.
     Event,
-    /// events.k8s.io/v1 view of core/v1 Event.
-    EventsV1,
     /// core/v1 Namespace.
     Namespace,
     /// coordination.k8s.io/v1 Lease.
@@ -34,13 +28,10 @@ pub(crate) enum ResourceType {
     SelfReview,
     /// core/v1 Pod.
     Pod,
-    /// apps/v1 ReplicaSet.
-    ReplicaSet,
     /// policy/v1 PodDisruptionBudget.
     PodDisruptionBudget,
-    /// storage.k8s.io/v1 VolumeAttachment.
-    VolumeAttachment,
-    /// Resource of `nodecfg install` or of a CronJob manifest. The sandbox only stores it; no controller acts on it.
+    /// Built-in resource that the server only stores, such as those of `nodecfg install`. Roles grant no rights, and
+    /// admission policies refuse nothing.
     StoredOnly,
     /// Resource of a CustomResourceDefinition.
     Custom,
@@ -59,24 +50,20 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     /// Kind.
     pub(crate) kind: String,
+    /// Singular name for kubectl.
+    pub(crate) singular: String,
     /// Kind of lists.
     pub(crate) list_kind: String,
+    /// Short names for kubectl.
+    pub(crate) short_names: Vec<String>,
     /// True for namespaced resources.
     pub(crate) namespaced: bool,
     /// True if the resource has `/status`.
     pub(crate) status: bool,
-    /// Shape of objects.
-    pub(crate) shape: Shape,
     /// Name of the collection in the store.
     pub(crate) collection: String,
-    /// OpenAPI schema of a custom resource's version.
-    pub(crate) schema: Option<Arc<Value>>,
-    /// CEL rules of a custom resource's version.
-    pub(crate) rules: CelRules,
-    /// CustomResourceDefinition of a custom resource.
+    /// Version of the CustomResourceDefinition: its schema and its columns.
     pub(crate) definition: Option<Arc<Value>>,
-    /// See [`Resource::blank`].
-    pub(crate) blank: OnceLock<Value>,
 }
 
 impl Resource {
@@ -85,96 +72,69 @@ impl Resource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Returns the API version of stored objects.
-    pub(crate) fn stored_version(&self) -> String {
-        if self.resource_type == ResourceType::EventsV1 { "v1".to_owned() } else { self.api_version() }
+    /// Returns the schema of a custom resource.
+    pub(crate) fn schema(&self) -> Option<&Value> {
+        self.definition.as_ref()?.pointer("/schema/openAPIV3Schema")
     }
 
-    /// Returns an object without any field set. A create compares new objects with it, to find the fields that the
-    /// client set.
-    pub(crate) fn blank(&self) -> &Value {
-        self.blank.get_or_init(|| {
-            let mut blank = json!({"metadata": {}});
-            if self.is_typed() {
-                decode(&self.shape, &mut blank, &self.kind);
-            }
-            blank
-        })
-    }
-
-    /// Reports whether the server decodes objects into a Go type, instead of keeping them by schema.
-    pub(crate) fn is_typed(&self) -> bool {
-        self.resource_type != ResourceType::Custom
-    }
-
-    /// Reports whether items of lists contain kind and version.
-    pub(crate) fn lists_typed_items(&self) -> bool {
+    /// Reports whether a CustomResourceDefinition describes the resource.
+    pub(crate) fn is_custom(&self) -> bool {
         self.resource_type == ResourceType::Custom
     }
 
     /// Reports whether an update may omit the resourceVersion.
     pub(crate) fn takes_unconditional_updates(&self) -> bool {
-        !matches!(
-            self.resource_type,
-            ResourceType::Lease
-                | ResourceType::Definition
-                | ResourceType::Custom
-                | ResourceType::PodDisruptionBudget
-                | ResourceType::VolumeAttachment
-        )
+        !matches!(self.resource_type, ResourceType::Lease | ResourceType::Definition | ResourceType::Custom)
     }
 
     /// Reports whether PUT creates a missing object.
     pub(crate) fn creates_on_update(&self) -> bool {
-        matches!(self.resource_type, ResourceType::Lease | ResourceType::Event | ResourceType::EventsV1)
+        self.resource_type == ResourceType::Lease
     }
 
-    /// Reports whether the resource supports a verb.
-    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+    /// Returns the verbs that the resource supports.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self.resource_type {
-            ResourceType::AccessReview | ResourceType::SelfReview => verb == "create",
-            ResourceType::Namespace => verb != "deletecollection",
-            _ => true,
+            ResourceType::AccessReview | ResourceType::SelfReview => &["create"],
+            _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         }
     }
 
-    /// Reports whether `metadata.generation` counts changes of the spec. Pods have it since 1.33.
-    pub(crate) fn counts_generations(&self, profile: ServerProfile) -> bool {
-        match self.resource_type {
-            ResourceType::Pod => profile != ServerProfile::V1_21,
-            ResourceType::Definition
-            | ResourceType::Custom
-            | ResourceType::ReplicaSet
-            | ResourceType::PodDisruptionBudget => true,
-            _ => false,
-        }
+    /// Reports whether `metadata.generation` counts changes of the spec.
+    pub(crate) fn counts_generations(&self) -> bool {
+        self.is_custom() || self.status && !matches!(self.resource_type, ResourceType::Node | ResourceType::Namespace)
     }
 }
 
-fn built_in(
+/// A built-in resource of version v1.
+struct BuiltIn {
     resource_type: ResourceType,
-    group: &str,
-    plural: &str,
-    kind: &str,
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short_name: Option<&'static str>,
     namespaced: bool,
     status: bool,
-    shape: Shape,
-) -> Resource {
-    Resource {
-        resource_type,
-        group: group.to_owned(),
-        version: "v1".to_owned(),
-        plural: plural.to_owned(),
-        kind: kind.to_owned(),
-        list_kind: format!("{kind}List"),
-        namespaced,
-        status,
-        shape,
-        collection: plural.to_owned(),
-        schema: None,
-        rules: CelRules::default(),
-        definition: None,
-        blank: OnceLock::new(),
+}
+
+const fn built_in(
+    resource_type: ResourceType,
+    group: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short_name: &'static str,
+) -> BuiltIn {
+    let short_name = if short_name.is_empty() { None } else { Some(short_name) };
+    BuiltIn { resource_type, group, plural, kind, short_name, namespaced: false, status: false }
+}
+
+impl BuiltIn {
+    const fn namespaced(self) -> Self {
+        Self { namespaced: true, ..self }
+    }
+
+    const fn with_status(self) -> Self {
+        Self { status: true, ..self }
     }
 }
 
@@ -189,87 +149,74 @@ pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
 /// Name of the collection of VolumeAttachments.
 pub(crate) const VOLUME_ATTACHMENTS: &str = "volumeattachments";
 
-/// Returns the built-in resources.
-pub(crate) fn built_ins(profile: ServerProfile) -> Vec<Resource> {
-    let active = vec![
-        built_in(ResourceType::Node, "", "nodes", "Node", false, true, builtin::node()),
-        built_in(ResourceType::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
-        built_in(ResourceType::Event, "", "events", "Event", true, false, builtin::event(profile)),
-        built_in(ResourceType::EventsV1, "events.k8s.io", "events", "Event", true, false, builtin::event(profile)),
-        built_in(ResourceType::Pod, "", PODS, "Pod", true, true, workload_shapes::pod()),
-        built_in(
-            ResourceType::ReplicaSet,
-            "apps",
-            REPLICA_SETS,
-            "ReplicaSet",
-            true,
-            true,
-            workload_shapes::replica_set(),
-        ),
-        built_in(
-            ResourceType::PodDisruptionBudget,
-            "policy",
-            BUDGETS,
-            "PodDisruptionBudget",
-            true,
-            true,
-            workload_shapes::pod_disruption_budget(profile),
-        ),
-        built_in(
-            ResourceType::VolumeAttachment,
-            "storage.k8s.io",
-            VOLUME_ATTACHMENTS,
-            "VolumeAttachment",
-            false,
-            true,
-            workload_shapes::volume_attachment(),
-        ),
-        built_in(ResourceType::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
-        built_in(ResourceType::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
-        built_in(
-            ResourceType::Definition,
-            "apiextensions.k8s.io",
-            DEFINITIONS,
-            "CustomResourceDefinition",
-            false,
-            true,
-            builtin::custom_resource_definition(),
-        ),
-        built_in(
-            ResourceType::AccessReview,
-            "authorization.k8s.io",
-            "selfsubjectaccessreviews",
-            "SelfSubjectAccessReview",
-            false,
-            false,
-            builtin::self_subject_access_review(),
-        ),
-    ];
-    // SelfSubjectReview exists since 1.28.
-    let self_review = (profile != ServerProfile::V1_21).then(|| {
-        let (group, plural) = ("authentication.k8s.io", "selfsubjectreviews");
-        built_in(ResourceType::SelfReview, group, plural, "SelfSubjectReview", false, false, Shape::Untyped)
-    });
-    // Validating admission policies exist since 1.30. Agents need them, and only the 1.36 profile runs agents.
-    let stored_only = STORED_ONLY
-        .iter()
-        .filter(|(_, plural, ..)| profile != ServerProfile::V1_21 || !plural.starts_with("validatingadmission"))
-        .map(|(group, plural, kind, namespaced)| {
-            built_in(ResourceType::StoredOnly, group, plural, kind, *namespaced, false, Shape::Untyped)
-        });
-    active.into_iter().chain(self_review).chain(stored_only).collect()
+/// Built-in resources, sorted by group.
+const BUILT_IN: &[BuiltIn] = {
+    use ResourceType as T;
+    const ADMISSION: &str = "admissionregistration.k8s.io";
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    &[
+        built_in(T::ConfigMap, "", "configmaps", "ConfigMap", "cm").namespaced(),
+        built_in(T::Event, "", "events", "Event", "ev").namespaced(),
+        built_in(T::Namespace, "", "namespaces", "Namespace", "ns").with_status(),
+        built_in(T::Node, "", "nodes", "Node", "no").with_status(),
+        built_in(T::Pod, "", PODS, "Pod", "po").namespaced().with_status(),
+        built_in(T::StoredOnly, "", "serviceaccounts", "ServiceAccount", "sa").namespaced(),
+        built_in(T::StoredOnly, ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", ""),
+        built_in(T::StoredOnly, ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", ""),
+        built_in(T::Definition, "apiextensions.k8s.io", DEFINITIONS, "CustomResourceDefinition", "crd").with_status(),
+        built_in(T::StoredOnly, "apps", "daemonsets", "DaemonSet", "ds").namespaced(),
+        built_in(T::StoredOnly, "apps", REPLICA_SETS, "ReplicaSet", "rs").namespaced().with_status(),
+        built_in(T::SelfReview, "authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", ""),
+        built_in(T::AccessReview, "authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", ""),
+        built_in(T::StoredOnly, "batch", "cronjobs", "CronJob", "cj").namespaced(),
+        built_in(T::Lease, "coordination.k8s.io", "leases", "Lease", "").namespaced(),
+        built_in(T::PodDisruptionBudget, "policy", BUDGETS, "PodDisruptionBudget", "pdb").namespaced().with_status(),
+        built_in(T::StoredOnly, RBAC, "clusterrolebindings", "ClusterRoleBinding", ""),
+        built_in(T::StoredOnly, RBAC, "clusterroles", "ClusterRole", ""),
+        built_in(T::StoredOnly, RBAC, "rolebindings", "RoleBinding", "").namespaced(),
+        built_in(T::StoredOnly, RBAC, "roles", "Role", "").namespaced(),
+        built_in(T::StoredOnly, "storage.k8s.io", VOLUME_ATTACHMENTS, "VolumeAttachment", "").with_status(),
+    ]
+};
+
+/// Returns the built-in resources. Validating admission policies exist since 1.30, and SelfSubjectReview since 1.28.
+pub(crate) fn built_ins(profile: ServerProfile) -> impl Iterator<Item = Resource> {
+    let is_new = |row: &BuiltIn| row.group == "admissionregistration.k8s.io" || row.group == "authentication.k8s.io";
+    BUILT_IN.iter().filter(move |row| profile != ServerProfile::V1_21 || !is_new(row)).map(|row| Resource {
+        resource_type: row.resource_type,
+        group: row.group.to_owned(),
+        version: "v1".to_owned(),
+        plural: row.plural.to_owned(),
+        kind: row.kind.to_owned(),
+        singular: row.kind.to_lowercase(),
+        list_kind: format!("{}List", row.kind),
+        short_names: row.short_name.into_iter().map(str::to_owned).collect(),
+        namespaced: row.namespaced,
+        status: row.status,
+        collection: row.plural.to_owned(),
+        definition: None,
+    })
 }
 
-/// Resources that are only stored: group, plural, kind, namespaced. Only their metadata is validated. Roles grant no
-/// rights, because permissions are fixed when a sandbox starts.
-const STORED_ONLY: &[(&str, &str, &str, bool)] = &[
-    ("", "serviceaccounts", "ServiceAccount", true),
-    ("apps", "daemonsets", "DaemonSet", true),
-    ("batch", "cronjobs", "CronJob", true),
-    ("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", false),
-    ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", false),
-    ("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", true),
-    ("rbac.authorization.k8s.io", "roles", "Role", true),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false),
-];
+/// Returns the resources of a CustomResourceDefinition, one for each served version.
+pub(crate) fn of_definition(definition: &Value) -> Vec<Resource> {
+    let of = |pointer: &str| text(definition, pointer).to_owned();
+    let list = |pointer: &str| definition.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let served = list("/spec/versions").filter(|version| version.get("served") == Some(&Value::Bool(true)));
+    served
+        .map(|version| Resource {
+            resource_type: ResourceType::Custom,
+            group: of("/spec/group"),
+            version: text(version, "/name").to_owned(),
+            plural: of("/spec/names/plural"),
+            kind: of("/spec/names/kind"),
+            singular: of("/spec/names/singular"),
+            list_kind: of("/spec/names/listKind"),
+            short_names: list("/spec/names/shortNames").filter_map(Value::as_str).map(str::to_owned).collect(),
+            namespaced: text(definition, "/spec/scope") == "Namespaced",
+            status: version.pointer("/subresources/status").is_some(),
+            collection: of("/metadata/name"),
+            definition: Some(Arc::new(version.clone())),
+        })
+        .collect()
+}

@@ -25,24 +25,6 @@ impl ServerProfile {
         matches!(self, Self::V1_36)
     }
 
-    /// Reports whether the server evaluates CEL rules of custom resources (GA in 1.29). Older servers drop the rules.
-    #[must_use]
-    pub(crate) fn evaluates_rules(self) -> bool {
-        matches!(self, Self::V1_36)
-    }
-
-    /// Reports whether managedFields distinguish subresources (since 1.22).
-    #[must_use]
-    pub(crate) fn tracks_subresources(self) -> bool {
-        matches!(self, Self::V1_36)
-    }
-
-    /// Reports whether the server writes `metadata.creationTimestamp: null` for a missing time.
-    #[must_use]
-    pub(crate) fn writes_null_times(self) -> bool {
-        matches!(self, Self::V1_21)
-    }
-
     /// Reports whether a cache serves lists and watches of compacted revisions (consistent lists from cache, 1.34).
     #[must_use]
     pub(crate) fn serves_compacted(self) -> bool {

@@ -93,14 +93,6 @@ impl ApiError {
         Self::new(500, "", why)
     }
 
-    /// 504 for a budget that other clients write all the time.
-    pub(crate) fn budget_conflict(name: &str) -> Self {
-        let mut details = Map::new();
-        details.insert("retryAfterSeconds".to_owned(), 10.into());
-        let why = format!("Timeout: couldn't update PodDisruptionBudget {name:?} due to conflicts");
-        Self::new(504, "Timeout", why).with_details(details)
-    }
-
     /// Seconds after which the client may repeat the request, for the header `Retry-After`.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
@@ -295,11 +287,6 @@ impl FieldError {
         Self::invalid_shown(field, &format!("{value:?}"), why)
     }
 
-    /// Value of the wrong type, as custom resources report it.
-    pub(crate) fn type_invalid(field: impl Into<String>, shown: &str, why: &str) -> Self {
-        Self::new(field, "FieldValueTypeInvalid", format!("Invalid value: {shown}: {why}"))
-    }
-
     /// Missing value.
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
         let message = if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
@@ -311,19 +298,6 @@ impl FieldError {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {why}"))
     }
 
-    /// Duplicate value.
-    pub(crate) fn duplicate(field: impl Into<String>, shown: &str, why: &str) -> Self {
-        Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {shown}: {why}"))
-    }
-
-    /// Reports whether the error prevents the evaluation of CEL rules (apiextensions-apiserver `hasBlockingErr`).
-    pub(crate) fn blocks_rules(&self) -> bool {
-        matches!(
-            self.reason,
-            "FieldValueRequired" | "FieldValueTooLong" | "FieldValueTooMany" | "FieldValueTypeInvalid"
-        )
-    }
-
     /// Value outside the supported values.
     pub(crate) fn not_supported(field: impl Into<String>, shown: &str, supported: &[String]) -> Self {
         let message = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
@@ -333,12 +307,6 @@ impl FieldError {
     /// Value that is too long.
     pub(crate) fn too_long(field: impl Into<String>, why: &str) -> Self {
         Self::new(field, "FieldValueTooLong", format!("Too long: {why}"))
-    }
-
-    /// List that is too long.
-    pub(crate) fn too_many(field: impl Into<String>, count: usize, limit: f64) -> Self {
-        let message = format!("Too many: {count}: must have at most {limit} items");
-        Self::new(field, "FieldValueTooMany", message)
     }
 
     fn cause(&self) -> Value {

@@ -4,11 +4,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::event_view;
 use super::object::{Change, StoredObject, set_field};
-use super::renderer::TableRequest;
 use super::request::ResponseFormat;
-use super::resource::{Resource, ResourceType};
+use super::resource::Resource;
+use super::table::Table;
 
 /// Renders objects of one resource in one format.
 pub(crate) struct View<'a> {
@@ -23,58 +22,40 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reports whether the stored bytes can be sent unchanged.
+    /// Reports whether the stored bytes can be sent unchanged: not those of another version of a custom resource.
     fn is_verbatim(&self, stored: &StoredObject) -> bool {
-        match self.resource.resource_type {
-            ResourceType::EventsV1 => false,
-            ResourceType::Custom => {
-                let prefix = format!("{{\"apiVersion\":\"{}\"", self.resource.api_version());
-                stored.json().starts_with(prefix.as_bytes())
-            }
-            _ => true,
-        }
+        let prefix = || format!("{{\"apiVersion\":\"{}\"", self.resource.api_version());
+        !self.resource.is_custom() || stored.json().starts_with(prefix().as_bytes())
     }
 
     /// Decodes an object in the API version of the resource.
     pub(crate) fn value(&self, stored: &StoredObject) -> Value {
-        let mut value = event_view::outgoing(self.resource, stored.value());
-        if self.resource.resource_type == ResourceType::Custom {
+        let mut value = stored.value();
+        if self.resource.is_custom() {
             set_field(&mut value, "apiVersion", self.resource.api_version());
         }
         value
     }
 
     /// Returns the JSON of an object, for a response or a watch event.
-    pub(crate) fn object(&self, stored: &StoredObject) -> Bytes {
+    pub(crate) fn object(&self, stored: &StoredObject, omits_columns: bool) -> Bytes {
         match self.format {
             ResponseFormat::Metadata => partial_metadata(stored),
-            ResponseFormat::Table => match self.one_row_table(stored, false) {
-                Some(table) => table.to_string().into(),
-                None => self.plain(stored),
-            },
-            ResponseFormat::Plain => self.plain(stored),
+            ResponseFormat::Table => {
+                let metadata = json!({"resourceVersion": stored.revision.to_string()});
+                self.table(&[self.value(stored)], &metadata, omits_columns).to_string().into()
+            }
+            ResponseFormat::Plain if self.is_verbatim(stored) => stored.json(),
+            ResponseFormat::Plain => self.value(stored).to_string().into(),
         }
-    }
-
-    fn plain(&self, stored: &StoredObject) -> Bytes {
-        if self.is_verbatim(stored) { stored.json() } else { self.value(stored).to_string().into() }
     }
 
     /// Returns the prefix and the JSON of a list item. The prefix is the opening brace if the JSON shares the stored
     /// bytes.
     pub(crate) fn item(&self, stored: &StoredObject) -> (&'static [u8], Bytes) {
         match self.format {
-            ResponseFormat::Metadata => (b"", partial_metadata(stored)),
-            _ if self.resource.lists_typed_items() => (b"", self.plain(stored)),
-            _ if self.is_verbatim(stored) => (b"{", stored.list_item()),
-            _ => {
-                let mut value = self.value(stored);
-                if let Some(map) = value.as_object_mut() {
-                    map.shift_remove("apiVersion");
-                    map.shift_remove("kind");
-                }
-                (b"", value.to_string().into())
-            }
+            ResponseFormat::Plain if !self.resource.is_custom() => (b"{", stored.list_item()),
+            _ => (b"", self.object(stored, true)),
         }
     }
 
@@ -84,37 +65,16 @@ impl View<'_> {
         if self.format == ResponseFormat::Plain && self.is_verbatim(stored) {
             return stored.event(change);
         }
-        let object = match self.format {
-            ResponseFormat::Table => match self.one_row_table(stored, !first) {
-                Some(table) => table.to_string().into(),
-                None => self.plain(stored),
-            },
-            _ => self.object(stored),
-        };
         let mut line = format!("{{\"type\":\"{}\",\"object\":", change.name()).into_bytes();
-        line.extend_from_slice(&object);
+        line.extend_from_slice(&self.object(stored, !first));
         line.extend_from_slice(b"}\n");
         line.into()
     }
 
-    fn one_row_table(&self, stored: &StoredObject, is_watch_event: bool) -> Option<Value> {
-        let metadata = json!({"resourceVersion": stored.revision.to_string()});
-        self.table(&[self.value(stored)], &metadata, is_watch_event)
-    }
-
-    /// Renders objects as a table, if the server has a renderer.
-    pub(crate) fn table(&self, objects: &[Value], list_meta: &Value, is_watch_event: bool) -> Option<Value> {
-        self.api.renderer()?.table(TableRequest {
-            group: &self.resource.group,
-            version: &self.resource.version,
-            resource: &self.resource.plural,
-            objects,
-            include_object: if self.include.is_empty() { "Metadata" } else { self.include },
-            crd: self.resource.definition.as_deref(),
-            list_meta,
-            now: self.api.now(),
-            is_watch_event,
-        })
+    /// Renders objects as a table.
+    pub(crate) fn table(&self, objects: &[Value], metadata: &Value, omits_columns: bool) -> Value {
+        let table = Table { resource: self.resource, include: self.include, omits_columns, now: self.api.now() };
+        table.render(objects, metadata)
     }
 }
 

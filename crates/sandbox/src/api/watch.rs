@@ -16,13 +16,13 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::Api;
-use super::list::{check_options, select, selector};
-use super::object::{Change, StoredObject, set_metadata};
+use super::list::{select, selector};
+use super::object::{Change, StoredObject};
 use super::request::{Query, ResponseFormat};
-use super::resource::{Resource, ResourceType};
+use super::resource::Resource;
 use super::selectors::Selector;
 use super::server_profile::ServerProfile;
-use super::status::{ApiError, ApiResult, FieldError};
+use super::status::{ApiError, ApiResult};
 use super::store::{Event, RevisionError, key};
 use super::view::View;
 
@@ -59,16 +59,6 @@ fn error_line(error: &ApiError) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": error.to_value()})).into()
 }
 
-/// Validates the options of a streaming list, after apimachinery `ValidateListOptions` of 1.36.
-fn check_streaming(query: &Query) -> ApiResult<()> {
-    if query.text("resourceVersionMatch") == "NotOlderThan" {
-        return Ok(());
-    }
-    let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-    let error = FieldError::forbidden("resourceVersionMatch", why);
-    Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", &[error]))
-}
-
 impl Watch {
     /// Opens a watch.
     ///
@@ -83,11 +73,6 @@ impl Watch {
     ) -> ApiResult<Self> {
         let streaming = query.flag("sendInitialEvents") && api.profile() == ServerProfile::V1_36;
         let bookmarks = query.flag("allowWatchBookmarks");
-        if streaming {
-            check_streaming(query)?;
-        } else {
-            check_options(query, true)?;
-        }
         let selector = selector(resource, query)?;
         let wanted = query.number("resourceVersion")?;
         // The initial objects of a stream are the present ones.
@@ -112,13 +97,7 @@ impl Watch {
                 store.subscribe(&resource.collection)
             }
         };
-        if streaming && !api.reports_progress() {
-            // As recorded.
-            terminal_line = Some(error_line(&ApiError::internal(
-                "a watch stream was requested by the client but the required storage feature RequestWatchProgress is \
-                 disabled",
-            )));
-        } else if version.is_none() {
+        if version.is_none() {
             initial = select(&store, resource, namespace, "", None, &selector).unwrap_or_default();
         }
         let current = store.revision();
@@ -291,22 +270,16 @@ impl Watch {
     }
 
     fn bookmark_line(&self, annotations: &Value) -> Bytes {
-        let mut metadata = json!({"resourceVersion": self.revision.to_string(), "annotations": annotations});
-        if let (true, Some(metadata)) = (annotations.is_null(), metadata.as_object_mut()) {
-            metadata.remove("annotations");
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if !annotations.is_null() {
+            super::object::set_field(&mut metadata, "annotations", annotations.clone());
         }
         let (kind, version) = match self.format {
             ResponseFormat::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
-            ResponseFormat::Table if self.api.renderer().is_some() => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
-            _ => (self.resource.kind.clone(), self.resource.api_version()),
+            ResponseFormat::Table => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
+            ResponseFormat::Plain => (self.resource.kind.clone(), self.resource.api_version()),
         };
-        let mut object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
-        if self.format == ResponseFormat::Plain && self.resource.resource_type != ResourceType::Custom {
-            super::decode::decode(&self.resource.shape, &mut object, &kind);
-        }
-        if self.api.profile().writes_null_times() {
-            set_metadata(&mut object, "creationTimestamp", Value::Null);
-        }
+        let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
     }
 }

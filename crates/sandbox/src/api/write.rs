@@ -1,22 +1,51 @@
-//! Create, update, patch and apply: decode, record field ownership, prepare, validate, store.
+//! Create, update, patch and apply: change, drop what is not kept, record owners, prepare, validate, store.
 //!
 //! A write is computed without the lock of the store. If another write is stored first, the write is recomputed.
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::admission::Source;
-use super::event_view;
-use super::fields::managed::{self, Writer};
-use super::object::{Change, StoredObject, set_metadata};
+use super::Api;
+use super::fields::{self, Writer};
+use super::object::{Change, StoredObject, set_metadata, text};
 use super::patch::{self, PatchKind};
 use super::prepare;
-use super::resource::ResourceType;
+use super::resource::{Resource, ResourceType};
 use super::status::{ApiError, ApiResult, FieldError};
 use super::store::key;
-use super::validate::text;
-use super::write_request::WriteRequest;
+
+/// Handling of unknown fields of custom resources (`fieldValidation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    /// Drop unknown fields.
+    Ignore,
+    /// Drop unknown fields and return warnings.
+    Warn,
+    /// Refuse the object.
+    Strict,
+}
+
+/// Target and options of a write.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteRequest<'a> {
+    /// Server.
+    pub(crate) api: &'a Api,
+    /// Resource.
+    pub(crate) resource: &'a Resource,
+    /// Namespace in the path.
+    pub(crate) namespace: &'a str,
+    /// Name in the path; empty for a create.
+    pub(crate) name: &'a str,
+    /// True for the subresource `status`.
+    pub(crate) status: bool,
+    /// Field manager.
+    pub(crate) manager: &'a str,
+    /// True if nothing is stored.
+    pub(crate) dry_run: bool,
+    /// Handling of unknown fields.
+    pub(crate) field_validation: FieldValidation,
+}
 
 /// Result of a write.
 pub(crate) struct WriteResult {
@@ -28,12 +57,6 @@ pub(crate) struct WriteResult {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Field ownership of a write.
-enum Ownership<'a> {
-    Update,
-    Apply { config: &'a Value, force: bool },
-}
-
 impl WriteRequest<'_> {
     fn key(&self, name: &str) -> String {
         key(if self.resource.namespaced { self.namespace } else { "" }, name)
@@ -43,63 +66,52 @@ impl WriteRequest<'_> {
         ApiError::not_found(&self.resource.plural, &self.resource.group, self.name)
     }
 
+    fn exists(&self) -> bool {
+        self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_some()
+    }
+
     fn writer<'w>(&'w self, version: &'w str) -> Writer<'w> {
         Writer {
             manager: self.manager,
             version,
-            subresource: if self.status { "status" } else { "" },
+            status: self.status,
+            has_status: self.resource.status,
             now: self.api.now(),
-            profile: self.api.profile(),
-            reset_fields: prepare::reset_fields(self.resource, self.status),
         }
-    }
-
-    fn record_ownership(&self, live: &Value, new: &mut Value, ownership: &Ownership<'_>) -> ApiResult<()> {
-        let version = self.resource.stored_version();
-        let writer = self.writer(&version);
-        let shape = &self.resource.shape;
-        match ownership {
-            Ownership::Update => managed::update(shape, live, new, &writer),
-            Ownership::Apply { config, force } => managed::apply(shape, live, config, new, &writer, *force)?,
-        }
-        Ok(())
     }
 
     /// Creates an object.
     ///
     /// # Errors
     /// The API server's error for the refused request.
-    pub(crate) fn create(&self, body: Value) -> ApiResult<WriteResult> {
-        let body = event_view::incoming(self.resource, body);
-        self.create_with_ownership(body, &Ownership::Update, Source::Body)
+    pub(crate) fn create(&self, mut object: Value) -> ApiResult<WriteResult> {
+        self.complete_identity(&mut object)?;
+        let warnings = self.drop_fields(&mut object)?;
+        if self.resource.resource_type == ResourceType::Namespace {
+            let name = text(&object, "/metadata/name").to_owned();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
+        }
+        fields::update(&Value::Null, &mut object, &self.writer(&self.resource.api_version()));
+        self.store_new(&object, warnings)
     }
 
-    fn create_with_ownership(
-        &self,
-        mut object: Value,
-        ownership: &Ownership<'_>,
-        source: Source<'_>,
-    ) -> ApiResult<WriteResult> {
+    /// Completes and stores a new object with its owners.
+    fn store_new(&self, object: &Value, warnings: Vec<String>) -> ApiResult<WriteResult> {
         let resource = self.resource;
-        self.check_identity(&mut object)?;
         if resource.namespaced {
-            self.api.admit_to_namespace(resource, self.namespace, text(&object, "/metadata/name"))?;
+            self.api.admit_to_namespace(resource, self.namespace, text(object, "/metadata/name"))?;
         }
-        let warnings = self.decode(&mut object, source)?;
-        if !text(&object, "/metadata/resourceVersion").is_empty() {
+        if !text(object, "/metadata/resourceVersion").is_empty() {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
         }
-        let generate = text(&object, "/metadata/generateName").to_owned();
-        let generated = text(&object, "/metadata/name").is_empty() && !generate.is_empty();
+        let prefix = text(object, "/metadata/generateName").to_owned();
+        let generated = text(object, "/metadata/name").is_empty() && !prefix.is_empty();
         loop {
-            // Only a generated name can need another attempt.
-            let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
+            let mut object = object.clone();
             if generated {
-                set_metadata(&mut object, "name", format!("{generate}{}", self.api.suffix()));
+                set_metadata(&mut object, "name", format!("{prefix}{}", self.api.suffix()));
             }
-            prepare::set_defaults(resource, &mut object);
-            self.record_ownership(resource.blank(), &mut object, ownership)?;
-            prepare::create(resource, self.api.profile(), &mut object, self.api.uid(), self.api.now());
+            prepare::create(resource, &mut object, self.api.uid(), self.api.now());
             prepare::check(resource, self.api.profile(), None, &object, false)?;
             let name = text(&object, "/metadata/name").to_owned();
             let key = self.key(&name);
@@ -114,9 +126,9 @@ impl WriteRequest<'_> {
                 let object = Arc::new(StoredObject::new(&object, 0, Change::Added));
                 return Ok(WriteResult { object, created: true, warnings });
             }
-            if let Ok((object, _)) = store.put(&resource.collection, &key, None, object) {
+            if let Ok((object, value)) = store.put(&resource.collection, &key, None, object) {
                 drop(store);
-                self.api.after_create(resource, &object);
+                self.api.after_write(resource, &value, &object);
                 return Ok(WriteResult { object, created: true, warnings });
             }
         }
@@ -126,24 +138,14 @@ impl WriteRequest<'_> {
     ///
     /// # Errors
     /// The API server's error for the refused request.
-    pub(crate) fn update(&self, body: Value) -> ApiResult<WriteResult> {
-        let mut body = event_view::incoming(self.resource, body);
-        self.check_identity(&mut body)?;
-        let name = text(&body, "/metadata/name");
-        if name.is_empty() {
-            set_metadata(&mut body, "name", self.name);
-        } else if name != self.name {
-            let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
-            return Err(ApiError::bad_request(why));
+    pub(crate) fn update(&self, mut body: Value) -> ApiResult<WriteResult> {
+        self.complete_identity(&mut body)?;
+        self.complete_name(&mut body)?;
+        if self.resource.creates_on_update() && !self.exists() {
+            body["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("resourceVersion"));
+            return self.create(body);
         }
-        let missing = self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_none();
-        if missing && self.resource.creates_on_update() && !self.status {
-            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.shift_remove("resourceVersion");
-            }
-            return self.create_with_ownership(body, &Ownership::Update, Source::Body);
-        }
-        self.modify(&|_| Ok(body.clone()), &Ownership::Update, Source::Body)
+        self.modify(&|_| Ok(body.clone()))
     }
 
     /// Patches an object. An apply creates a missing object.
@@ -154,18 +156,15 @@ impl WriteRequest<'_> {
         if kind == PatchKind::Apply {
             return self.apply(body, force);
         }
-        let resource = self.resource;
-        let strategic = if kind == PatchKind::Strategic { patch::json::object(body)? } else { Value::Null };
-        let patched = |live: &Value| {
-            let mut target = event_view::outgoing(resource, live.clone());
+        self.modify(&|live| {
+            let mut target = live.clone();
             match kind {
-                PatchKind::Json => patch::json::patch(&mut target, body)?,
-                PatchKind::Merge => patch::json::merge(&mut target, body)?,
-                _ => patch::strategic::merge(&resource.shape, &mut target, &strategic),
+                PatchKind::Json => patch::json(&mut target, body)?,
+                PatchKind::Merge => patch::merge(&mut target, body)?,
+                _ => patch::strategic(&mut target, body)?,
             }
-            Ok(event_view::incoming(resource, target))
-        };
-        self.modify(&patched, &Ownership::Update, Source::Patch(body))
+            Ok(target)
+        })
     }
 
     fn apply(&self, body: &[u8], force: bool) -> ApiResult<WriteResult> {
@@ -175,70 +174,52 @@ impl WriteRequest<'_> {
                 .or_else(|_| serde_saphyr::from_str::<Value>(yaml).map_err(|error| error.to_string()))
         });
         let mut config = decoded.map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
-        config = event_view::incoming(self.resource, config);
         for key in ["apiVersion", "kind"] {
-            if text(&config, &format!("/{key}")).is_empty() {
+            if config.get(key).is_none() {
                 return Err(ApiError::bad_request(format!("invalid object type: {key} must be set")));
             }
         }
-        self.check_identity(&mut config)?;
-        if config.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
-            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        self.complete_identity(&mut config)?;
+        self.complete_name(&mut config)?;
+        let warnings = self.drop_fields(&mut config)?;
+        let version = self.resource.api_version();
+        if !self.exists() && !self.status {
+            let new = fields::apply(&config, &config, &self.writer(&version), force)?;
+            return self.store_new(&new, warnings);
         }
-        let name = text(&config, "/metadata/name");
-        if name.is_empty() {
-            set_metadata(&mut config, "name", self.name);
-        } else if name != self.name {
-            let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
-            return Err(ApiError::bad_request(why));
-        }
-        let ownership = Ownership::Apply { config: &config, force };
-        let missing = self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_none();
-        if missing {
-            if self.status {
-                return Err(self.not_found());
+        self.store_change(&|live| {
+            let mut new = fields::apply(live, &config, &self.writer(&version), force)?;
+            if let Some(wanted) = config["metadata"].get("resourceVersion") {
+                set_metadata(&mut new, "resourceVersion", wanted.clone());
             }
-            return self.create_with_ownership(config.clone(), &ownership, Source::Patch(body));
-        }
-        let version = self.resource.stored_version();
-        let writer = self.writer(&version);
-        let shape = &self.resource.shape;
-        let applied = |live: &Value| {
-            let dropped = managed::dropped_by_apply(shape, live, &config, &writer);
-            let mut new = live.clone();
-            let wanted = config.pointer("/metadata/resourceVersion").cloned();
-            patch::apply::merge(shape, &mut new, &config);
-            patch::apply::remove(shape, &mut new, &dropped);
-            // The second merge restores maps that are applied as empty ones.
-            patch::apply::merge(shape, &mut new, &config);
-            if let Some(wanted) = wanted {
-                set_metadata(&mut new, "resourceVersion", wanted);
-            }
-            Ok(new)
-        };
-        self.modify(&applied, &ownership, Source::Patch(body))
+            Ok((new, warnings.clone()))
+        })
     }
 
-    fn modify(
-        &self,
-        change: &dyn Fn(&Value) -> ApiResult<Value>,
-        ownership: &Ownership<'_>,
-        source: Source<'_>,
-    ) -> ApiResult<WriteResult> {
+    /// Changes an object, and records its new owners.
+    fn modify(&self, change: &dyn Fn(&Value) -> ApiResult<Value>) -> ApiResult<WriteResult> {
+        let version = self.resource.api_version();
+        self.store_change(&|live| {
+            let mut new = change(live)?;
+            self.complete_identity(&mut new)?;
+            let warnings = self.drop_fields(&mut new)?;
+            fields::update(live, &mut new, &self.writer(&version));
+            Ok((new, warnings))
+        })
+    }
+
+    /// Stores a change of an object, which also returns warnings.
+    fn store_change(&self, change: &dyn Fn(&Value) -> ApiResult<(Value, Vec<String>)>) -> ApiResult<WriteResult> {
         let resource = self.resource;
         let key = self.key(self.name);
         loop {
             let live = self.api.lock().get(&resource.collection, &key).ok_or_else(|| self.not_found())?;
             let old = live.value();
-            let mut new = change(&old)?;
-            self.check_identity(&mut new)?;
-            let warnings = self.decode(&mut new, source)?;
+            let (mut new, warnings) = change(&old)?;
             self.check_preconditions(&live, &old, &mut new)?;
-            prepare::set_defaults(resource, &mut new);
-            self.record_ownership(&old, &mut new, ownership)?;
-            prepare::update(resource, self.api.profile(), &old, &mut new, self.status);
+            prepare::update(resource, &old, &mut new, self.status);
             prepare::check(resource, self.api.profile(), Some(&old), &new, self.status)?;
-            if is_unchanged(&old, &new) {
+            if old == new {
                 return Ok(WriteResult { object: live, created: false, warnings });
             }
             if self.dry_run {
@@ -247,16 +228,68 @@ impl WriteRequest<'_> {
             }
             // A terminating pod stays until its kubelet removes it (apiserver `ShouldDeleteDuringUpdate`).
             let finished = !text(&new, "/metadata/deletionTimestamp").is_empty()
-                && new.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
-                && new.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).is_none_or(|s| s == 0);
+                && new.pointer("/metadata/finalizers").is_none()
+                && new.pointer("/metadata/deletionGracePeriodSeconds").is_none_or(|seconds| *seconds == 0);
             let put = self.api.lock().put(&resource.collection, &key, Some(live.revision), new);
             if let Ok((object, value)) = put {
                 if finished && resource.resource_type != ResourceType::Namespace {
                     self.api.remove_now(&resource.collection, &key);
                 }
-                self.api.after_update(resource, &value, &object);
+                self.api.after_write(resource, &value, &object);
                 return Ok(WriteResult { object, created: false, warnings });
             }
+        }
+    }
+
+    /// Checks version, kind and namespace of an object, and fills them in where they are missing.
+    fn complete_identity(&self, object: &mut Value) -> ApiResult<()> {
+        let Some(map) = object.as_object_mut() else {
+            return Err(ApiError::bad_request("the body is not an object"));
+        };
+        let version = self.resource.api_version();
+        for (name, expected) in [("apiVersion", &version), ("kind", &self.resource.kind)] {
+            let found = map.entry(name).or_insert_with(|| expected.as_str().into());
+            if found != expected.as_str() {
+                let why = format!("the {name} in the data ({found}) does not match the expected one ({expected})");
+                return Err(ApiError::bad_request(why));
+            }
+        }
+        let Some(metadata) = map.entry("metadata").or_insert_with(|| json!({})).as_object_mut() else {
+            return Err(ApiError::bad_request("the metadata of the body is not an object"));
+        };
+        if !self.resource.namespaced {
+            metadata.shift_remove("namespace");
+            return Ok(());
+        }
+        let own = metadata.entry("namespace").or_insert_with(|| self.namespace.into());
+        if own == self.namespace {
+            return Ok(());
+        }
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        Err(ApiError::bad_request(format!("{why} ({own} != {})", self.namespace)))
+    }
+
+    fn complete_name(&self, object: &mut Value) -> ApiResult<()> {
+        let name = text(object, "/metadata/name");
+        if name.is_empty() {
+            set_metadata(object, "name", self.name);
+        } else if name != self.name {
+            let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
+            return Err(ApiError::bad_request(why));
+        }
+        Ok(())
+    }
+
+    /// Drops fields that the server does not keep. Returns warnings about them.
+    fn drop_fields(&self, object: &mut Value) -> ApiResult<Vec<String>> {
+        let unknown = prepare::drop_fields(self.resource, self.api.profile(), object);
+        let texts = unknown.iter().map(|path| format!("unknown field {path:?}")).collect::<Vec<_>>();
+        match self.field_validation {
+            FieldValidation::Strict if !texts.is_empty() => {
+                Err(ApiError::bad_request(format!("strict decoding error: {}", texts.join(", "))))
+            }
+            FieldValidation::Ignore => Ok(Vec::new()),
+            _ => Ok(texts),
         }
     }
 
@@ -275,38 +308,8 @@ impl WriteRequest<'_> {
             let why = format!("Precondition failed: UID in precondition: {mine}, UID in object meta: {theirs}");
             return Err(ApiError::conflict(&resource.plural, &resource.group, self.name, &why));
         }
-        let (uid, version) = (theirs.to_owned(), live.revision.to_string());
-        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("uid".to_owned(), uid.into());
-            metadata.insert("resourceVersion".to_owned(), version.into());
-        }
+        set_metadata(new, "uid", theirs);
+        set_metadata(new, "resourceVersion", live.revision.to_string());
         Ok(())
     }
-}
-
-/// Reports whether a write changes at most the times of its managed fields.
-fn is_unchanged(old: &Value, new: &Value) -> bool {
-    let timeless = |object: &Value| -> Vec<Value> {
-        let records = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        let strip = |record: &Value| {
-            let mut record = record.clone();
-            if let Some(map) = record.as_object_mut() {
-                map.shift_remove("time");
-            }
-            record
-        };
-        let mut records: Vec<Value> = records.into_iter().flatten().map(strip).collect();
-        records.sort_by_key(Value::to_string);
-        records
-    };
-    let (Some(a), Some(b)) = (old.as_object(), new.as_object()) else { return false };
-    a.len() == b.len()
-        && a.iter().filter(|(key, _)| *key != "metadata").all(|(key, value)| b.get(key) == Some(value))
-        && match (a.get("metadata").and_then(Value::as_object), b.get("metadata").and_then(Value::as_object)) {
-            (Some(x), Some(y)) => {
-                x.iter().chain(y).filter(|(key, _)| *key != "managedFields").all(|(key, _)| x.get(key) == y.get(key))
-            }
-            _ => false,
-        }
-        && timeless(old) == timeless(new)
 }

@@ -12,7 +12,7 @@ use super::budget::{self, DELETION_TIMEOUT};
 use super::intake::RESOURCES;
 use super::model::{Action, Model};
 use super::objects;
-use crate::api::{Api, eviction};
+use crate::api::Api;
 use crate::kubelets::Moment;
 
 /// Actions of a round, after which other tasks run.
@@ -163,7 +163,6 @@ impl Driver {
             Action::Budget { key, revision, status } => {
                 api.rewrite_at("poddisruptionbudgets", &key, revision, |object| {
                     budget::write(object, &status);
-                    eviction::set_disruption_allowed(object, now);
                 });
             }
             Action::Attach { name, node, claim } => {

@@ -16,7 +16,7 @@ use super::model::{Action, Model};
 use super::objects;
 use super::populate::{self, Place};
 use super::spec::WorkloadSpec;
-use crate::api::{Changes, SeenChange, eviction};
+use crate::api::{Changes, SeenChange};
 use crate::kubelets::Moment;
 
 /// Longest pause between two lists.
@@ -172,7 +172,6 @@ impl RemoteDriver {
                 let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
                 if version == Some(revision.to_string().as_str()) {
                     budget::write(&mut object, status);
-                    eviction::set_disruption_allowed(&mut object, nodecfg_clock::now());
                     self.send("PUT", &format!("{path}/status"), OBJECT, &object).await?;
                 }
             }
