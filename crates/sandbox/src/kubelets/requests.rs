@@ -10,25 +10,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::signals::Ready;
+use crate::watch::{Meta, Object};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 /// Path of all Nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 /// Path of the ConfigMaps of all namespaces.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/configmaps";
-
-/// Metadata of any object, and of a list.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
-    pub name: String,
-    pub namespace: String,
-    pub uid: String,
-    pub resource_version: String,
-    pub annotations: BTreeMap<String, String>,
-    #[serde(rename = "continue")]
-    pub continuation: Option<String>,
-}
 
 /// Parts of a Node that a kubelet reads. Parsing skips the rest, which may be large.
 #[derive(Debug, Clone, Deserialize)]
@@ -71,12 +59,6 @@ pub(crate) struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
-}
-
-/// An object that a watch delivers.
-pub(crate) trait Object {
-    /// Metadata of the object.
-    fn meta(&self) -> &Meta;
 }
 
 impl Object for Node {

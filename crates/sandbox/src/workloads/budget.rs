@@ -2,85 +2,77 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use kubelet_config::values::unsigned;
+use serde_json::{Map, Value, json};
 
-use super::facts::{Amount, BudgetStatus, Pod, PodBudget};
+use super::facts::{Pod, PodBudget};
 
-/// Real time after which an eviction without a deletion counts no longer (`DeletionTimeout`), at speed 1.
-pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
-
-/// Computes the status. `scale` returns the desired number of pods of a controller. Evictions until `expired` without a
-/// deletion are forgotten.
+/// Computes the status of a budget, without conditions. `pods` are those of its namespace; `scale` returns the desired
+/// number of pods of a controller.
 pub(super) fn status<'a>(
     budget: &PodBudget,
     pods: impl Iterator<Item = &'a Pod>,
     scale: impl Fn(&str) -> Option<usize>,
-    expired: Timestamp,
-) -> BudgetStatus {
+) -> Map<String, Value> {
     let pods: Vec<&Pod> = pods.filter(|pod| budget.covers(pod)).collect();
-    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut unknown = 0;
-    for pod in &pods {
-        match pod.owner().and_then(|owner| Some((owner, scale(owner)?))) {
-            Some((owner, replicas)) => {
-                owners.insert(owner, replicas);
-            }
-            None => unknown += 1,
-        }
-    }
-    let scaled = owners.values().sum::<usize>() + unknown;
-    let (expected, desired) = match (budget.max_unavailable, budget.min_available) {
-        (Some(limit), _) => (scaled, scaled.saturating_sub(of(limit, scaled))),
-        (None, Some(Amount::Pods(needed))) => (pods.len(), needed),
-        (None, Some(share)) => (scaled, of(share, scaled)),
-        (None, None) => (pods.len(), 0),
+    let owners: BTreeMap<&str, usize> =
+        pods.iter().filter_map(|pod| pod.owner()).filter_map(|owner| Some((owner, scale(owner)?))).collect();
+    let unowned = pods.iter().filter(|pod| pod.owner().is_none_or(|owner| !owners.contains_key(owner))).count();
+    let scaled = owners.values().sum::<usize>() + unowned;
+    let amount = |field: &str| budget.object.pointer(&format!("/spec/{field}")).and_then(|value| amount(value, scaled));
+    let is_share = budget.object.pointer("/spec/minAvailable").is_some_and(Value::is_string);
+    let (expected, desired) = match (amount("maxUnavailable"), amount("minAvailable")) {
+        (Some(limit), _) => (scaled, scaled.saturating_sub(limit)),
+        (None, Some(needed)) if is_share => (scaled, needed),
+        (None, needed) => (pods.len(), needed.unwrap_or(0)),
     };
-    let evicted = |pod: &Pod| {
-        let at = budget.status.disrupted_pods.get(&pod.meta.name)?;
-        let recent = at.parse::<Timestamp>().is_ok_and(|at| at > expired);
-        (recent && !pod.deleting()).then(|| (pod.meta.name.clone(), at.clone()))
-    };
-    let disrupted: BTreeMap<String, String> = pods.iter().filter_map(|pod| evicted(pod)).collect();
-    let healthy = |pod: &&&Pod| pod.ready && !pod.deleting() && !disrupted.contains_key(&pod.meta.name);
-    let current = pods.iter().filter(healthy).count();
+    let evicted = budget.object.pointer("/status/disruptedPods").and_then(Value::as_object);
+    let is_evicted = |pod: &&&Pod| evicted.is_some_and(|evicted| evicted.contains_key(&pod.metadata.name));
+    let current = pods.iter().filter(|pod| pod.is_ready() && !pod.is_deleting() && !is_evicted(pod)).count();
     let allowed = if expected == 0 { 0 } else { current.saturating_sub(desired) };
-    BudgetStatus {
-        observed_generation: budget.meta.generation,
-        disrupted_pods: disrupted,
-        disruptions_allowed: i64::try_from(allowed).unwrap_or(i64::MAX),
-        current_healthy: current,
-        desired_healthy: desired,
-        expected_pods: expected,
+    let mut status = Map::new();
+    for (field, number) in [
+        ("disruptionsAllowed", allowed),
+        ("currentHealthy", current),
+        ("desiredHealthy", desired),
+        ("expectedPods", expected),
+    ] {
+        status.insert(field.to_owned(), number.into());
     }
-}
-
-/// Number of pods of an amount; percentages are rounded up.
-fn of(amount: Amount, pods: usize) -> usize {
-    match amount {
-        Amount::Pods(pods) => pods,
-        Amount::Percent(percent) => (pods * usize::try_from(percent).unwrap_or(usize::MAX)).div_ceil(100),
-    }
-}
-
-/// Writes a status into an object, except its conditions.
-pub(super) fn write(budget: &mut Value, status: &BudgetStatus) {
-    let conditions = budget.pointer("/status/conditions").cloned();
-    let mut new = json!({
-        "observedGeneration": status.observed_generation,
-        "disruptionsAllowed": status.disruptions_allowed,
-        "currentHealthy": status.current_healthy,
-        "desiredHealthy": status.desired_healthy,
-        "expectedPods": status.expected_pods,
+    status.insert("observedGeneration".to_owned(), budget.metadata.generation.into());
+    // An evicted pod counts until its deletion is seen.
+    let waits = pods.iter().filter(|pod| !pod.is_deleting()).filter_map(|pod| {
+        let name = &pod.metadata.name;
+        Some((name.clone(), evicted?.get(name)?.clone()))
     });
-    if let Some(new) = new.as_object_mut() {
-        if !status.disrupted_pods.is_empty() {
-            new.insert("disruptedPods".to_owned(), json!(status.disrupted_pods));
-        }
-        new.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
+    let waits: Map<String, Value> = waits.collect();
+    if !waits.is_empty() {
+        status.insert("disruptedPods".to_owned(), json!(waits));
     }
-    if let Some(budget) = budget.as_object_mut() {
-        budget.insert("status".to_owned(), new);
+    status
+}
+
+/// Returns the budget with a status and its present conditions. `None` if it has this status.
+pub(super) fn with_status(budget: &Value, mut status: Map<String, Value>) -> Option<Value> {
+    let mut present = budget.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    let conditions = present.shift_remove("conditions");
+    if present == status {
+        return None;
+    }
+    status.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
+    let mut budget = budget.clone();
+    budget.as_object_mut()?.insert("status".to_owned(), status.into());
+    Some(budget)
+}
+
+/// Number of pods that `minAvailable` or `maxUnavailable` means; percentages are rounded up.
+fn amount(value: &Value, pods: usize) -> Option<usize> {
+    match value {
+        Value::String(share) => {
+            let percent = usize::try_from(unsigned(share.strip_suffix('%')?)?).ok()?;
+            Some(pods.saturating_mul(percent).div_ceil(100))
+        }
+        number => usize::try_from(number.as_u64()?).ok(),
     }
 }
 
@@ -99,10 +91,10 @@ mod tests {
         if deleting {
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
-        Pod::read(pod.to_string().as_bytes()).unwrap()
+        serde_json::from_value(pod).unwrap()
     }
 
-    fn computed(spec: &Value, disrupted: &Value, pods: &[Pod]) -> BudgetStatus {
+    fn computed(spec: &Value, disrupted: &Value, pods: &[Pod]) -> Value {
         let mut spec = spec.clone();
         spec["selector"] = json!({"matchLabels": {"app": "web"}});
         let budget = json!({
@@ -110,38 +102,38 @@ mod tests {
             "spec": spec,
             "status": {"disruptedPods": disrupted},
         });
-        let budget = PodBudget::read(budget.to_string().as_bytes()).unwrap();
         let scale = |owner: &str| (owner == "set").then_some(5);
-        status(&budget, pods.iter(), scale, "2026-01-01T00:00:00Z".parse().unwrap())
+        status(&PodBudget::from(budget), pods.iter(), scale).into()
     }
 
-    fn numbers(spec: &Value, pods: &[Pod]) -> (usize, usize, usize, i64) {
+    fn numbers(spec: &Value, pods: &[Pod]) -> [u64; 4] {
         let status = computed(spec, &json!({}), pods);
-        (status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed)
+        ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"]
+            .map(|field| status[field].as_u64().unwrap())
     }
 
     #[test]
     fn limits_follow_the_disruption_controller() {
         let four: Vec<Pod> =
             (0..4).map(|pod_number| pod(&format!("p{pod_number}"), "set", pod_number > 0, false)).collect();
-        assert_eq!(numbers(&json!({"minAvailable": 2}), &four), (4, 2, 3, 1));
-        assert_eq!(numbers(&json!({"minAvailable": "50%"}), &four), (5, 3, 3, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 3}), &four), (5, 2, 3, 1));
-        assert_eq!(numbers(&json!({"maxUnavailable": "30%"}), &four), (5, 3, 3, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 9}), &four), (5, 0, 3, 3));
-        assert_eq!(numbers(&json!({"minAvailable": 0}), &[]), (0, 0, 0, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 1}), &[pod("p", "", true, false)]), (1, 0, 1, 1));
+        assert_eq!(numbers(&json!({"minAvailable": 2}), &four), [4, 2, 3, 1]);
+        assert_eq!(numbers(&json!({"minAvailable": "50%"}), &four), [5, 3, 3, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 3}), &four), [5, 2, 3, 1]);
+        assert_eq!(numbers(&json!({"maxUnavailable": "30%"}), &four), [5, 3, 3, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 9}), &four), [5, 0, 3, 3]);
+        assert_eq!(numbers(&json!({"minAvailable": 0}), &[]), [0, 0, 0, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 1}), &[pod("p", "", true, false)]), [1, 0, 1, 1]);
     }
 
     #[test]
     fn deleted_and_evicted_pods_are_not_healthy() {
-        let pods =
-            [pod("a", "", true, true), pod("b", "", true, false), pod("c", "", true, false), pod("d", "", true, false)];
-        let disrupted = json!({
-            "a": "2026-01-01T00:05:00Z", "b": "2026-01-01T00:05:00Z", "c": "2025-12-31T00:00:00Z", "gone": "2026-01-01T00:05:00Z",
+        let pods = [pod("a", "", true, true), pod("b", "", true, false), pod("c", "", true, false)];
+        let at = "2026-01-01T00:05:00Z";
+        let status = computed(&json!({"minAvailable": 1}), &json!({"a": at, "b": at, "gone": at}), &pods);
+        let expected = json!({
+            "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 3,
+            "observedGeneration": 3, "disruptedPods": {"b": at},
         });
-        let status = computed(&json!({"minAvailable": 1}), &disrupted, &pods);
-        assert_eq!((status.current_healthy, status.disruptions_allowed, status.observed_generation), (2, 1, 3));
-        assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(status, expected);
     }
 }

@@ -1,83 +1,125 @@
-//! Objects of the first workloads, and their creation in the sandbox. `remote` creates them in another API server.
+//! Objects of the first workloads, and their creation.
 
 use std::collections::BTreeSet;
 
+use kube::Client;
+use kube::core::Request;
+use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
 use nodecfg_contract::names::NodeName;
 use serde_json::{Map, Value, json};
 
-use super::facts::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS};
+use super::facts::HANGS;
 use super::fault::{PodFault, PodFaultSpec};
-use super::objects::controller;
 use super::spec::{Application, Budget, DaemonSet, WorkloadSpec};
-use crate::api::{Api, ApiError};
 
-/// Client that creates the objects.
-const MANAGER: &str = "kubectl-create";
+/// Annotation of a pod that a kubelet mirrors from a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Namespace of the pods of faults.
-const NAMESPACE: &str = "default";
+pub(super) const NAMESPACE: &str = "default";
+const NAMESPACES: &str = "/api/v1/namespaces";
+/// Path of all VolumeAttachments.
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
 /// An object to create.
-pub(super) struct NewObject {
-    pub place: Place,
-    pub object: Value,
-    /// Present object whose uid is that of the first owner.
-    pub owner: Option<Place>,
+struct NewObject {
+    /// Path of its collection.
+    path: String,
+    object: Value,
+    /// Path of the collection and name of a present object whose uid is that of the first owner.
+    owner: Option<(String, String)>,
+    /// Node of a pod that comes back.
+    returns_to: Option<NodeName>,
 }
 
-/// Place of an object. A namespace is created only if it is missing.
-pub(super) struct Place {
-    pub group: &'static str,
-    pub resource: &'static str,
-    pub namespace: String,
+/// A pod in [`NAMESPACE`] that comes back to its node whenever it is missing.
+pub(super) struct ReturningPod {
     pub name: String,
+    pub node: NodeName,
+    pub object: Value,
 }
 
-impl Place {
-    fn new(group: &'static str, resource: &'static str, namespace: &str, name: &str) -> Self {
-        Self { group, resource, namespace: namespace.to_owned(), name: name.to_owned() }
-    }
+/// Path of a resource in a namespace.
+pub(super) fn path(resource: &str, namespace: &str) -> String {
+    let group = match resource {
+        "replicasets" | "daemonsets" => "apis/apps/v1",
+        "poddisruptionbudgets" => "apis/policy/v1",
+        _ => "api/v1",
+    };
+    format!("/{group}/namespaces/{namespace}/{resource}")
 }
 
 impl NewObject {
-    fn new(group: &'static str, resource: &'static str, namespace: &str, object: Value) -> Self {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        Self { place: Place::new(group, resource, namespace, name), object, owner: None }
+    fn new(path: String, object: Value) -> Self {
+        Self { path, object, owner: None, returns_to: None }
     }
 
-    /// Sets the uid of the first owner to that of `owner`.
-    pub(super) fn own(&mut self, owner: &Value) {
-        if let (Some(own), Some(uid)) =
-            (self.object.pointer_mut("/metadata/ownerReferences/0/uid"), owner.pointer("/metadata/uid"))
-        {
-            own.clone_from(uid);
+    fn name(&self) -> &str {
+        self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Creates the object, with its status.
+    async fn create(&mut self, client: &Client) -> Result<(), kube::Error> {
+        if let Some((path, name)) = &self.owner {
+            let request = Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            let owner: Value = client.request(request).await?;
+            if let (Some(own), Some(uid)) =
+                (self.object.pointer_mut("/metadata/ownerReferences/0/uid"), owner.pointer("/metadata/uid"))
+            {
+                own.clone_from(uid);
+            }
         }
+        let body = self.object.to_string().into_bytes();
+        let request =
+            Request::new(&self.path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+        match client.request_text(request).await {
+            Err(kube::Error::Api(status)) if self.path == NAMESPACES && status.code == 409 => return Ok(()),
+            made => drop(made?),
+        }
+        // The server drops the status of a new object.
+        if let Some(status) = self.object.get("status") {
+            let patch = Patch::Merge(json!({"status": status}));
+            let request = Request::new(&self.path)
+                .patch_subresource("status", self.name(), &PatchParams::default(), &patch)
+                .map_err(kube::Error::BuildRequest)?;
+            client.request_text(request).await?;
+        }
+        Ok(())
     }
 }
 
-/// Creates all objects except the pods that controllers create.
+/// Creates all objects except the pods that controllers create. Returns the pods that come back.
 ///
 /// # Errors
-/// The API server's error for the refused object.
-pub(super) fn populate(api: &Api, spec: &WorkloadSpec) -> Result<(), ApiError> {
+/// The error of a failed request. Some objects may exist by then.
+pub(super) async fn populate(client: &Client, spec: &WorkloadSpec) -> Result<Vec<ReturningPod>, kube::Error> {
+    let mut returning = Vec::new();
     for mut new in objects(spec) {
-        if let Some(Place { group, resource, namespace, name }) = &new.owner {
-            new.own(&api.get(group, resource, namespace, name).unwrap_or_default());
-        }
-        let Place { group, resource, namespace, name } = &new.place;
-        if *resource != "namespaces" || api.get(group, resource, namespace, name).is_none() {
-            api.create(group, resource, namespace, new.object, MANAGER)?;
-        }
+        new.create(client).await?;
+        let name = new.name().to_owned();
+        returning.extend(new.returns_to.map(|node| ReturningPod { name, node, object: new.object }));
     }
-    Ok(())
+    Ok(returning)
+}
+
+/// Reference to a controller.
+pub(super) fn controller(kind: &str, name: &str, uid: &str) -> Value {
+    json!([{
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    }])
 }
 
 /// Returns all objects in the order of their creation, except the pods that controllers create.
-pub(super) fn objects(spec: &WorkloadSpec) -> Vec<NewObject> {
+fn objects(spec: &WorkloadSpec) -> Vec<NewObject> {
     let namespaces: BTreeSet<&str> =
         spec.applications.iter().map(|application| application.namespace.as_str()).collect();
     let namespace = |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        NewObject::new("", "namespaces", "", object)
+        NewObject::new(NAMESPACES.to_owned(), object)
     };
     let mut all: Vec<NewObject> = namespaces.into_iter().map(namespace).collect();
     all.extend(spec.daemon_sets.iter().map(daemon_set));
@@ -134,7 +176,7 @@ fn daemon_set(daemon_set: &DaemonSet) -> NewObject {
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
     });
-    NewObject::new("apps", "daemonsets", "kube-system", object)
+    NewObject::new(path("daemonsets", "kube-system"), object)
 }
 
 fn application(application: &Application) -> Vec<NewObject> {
@@ -165,7 +207,7 @@ fn replica_set(namespace: &str, replicas: usize, template: &Template) -> NewObje
         "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
     });
-    NewObject::new("apps", "replicasets", namespace, object)
+    NewObject::new(path("replicasets", namespace), object)
 }
 
 /// A budget of the pods with a label `app`. `limit` is the spec without the selector.
@@ -178,7 +220,7 @@ fn pod_budget(namespace: &str, name: &str, app: &str, limit: &Value) -> NewObjec
         "metadata": {"name": name},
         "spec": spec,
     });
-    NewObject::new("policy", "poddisruptionbudgets", namespace, object)
+    NewObject::new(path("poddisruptionbudgets", namespace), object)
 }
 
 /// The pod of a fault on a node, with its controller and budgets. Most belong to a ReplicaSet of one replica.
@@ -189,7 +231,6 @@ fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
     match fault {
         PodFault::Hangs => template.annotate(HANGS, "true"),
         PodFault::Returns => {
-            template.annotate(RETURNS, "true");
             template.set("tolerations", json!([{"operator": "Exists", "effect": "NoSchedule"}]));
             template.set("nodeSelector", json!({"kubernetes.io/hostname": node.as_str()}));
         }
@@ -197,7 +238,6 @@ fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
         PodFault::EmptyDir => template.set("volumes", json!([{"name": "scratch", "emptyDir": {}}])),
         PodFault::ToleratesAll => template.set("tolerations", json!([{"operator": "Exists"}])),
         PodFault::StuckVolume => {
-            template.annotate(KEEPS_VOLUMES, "true");
             template.set("volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]));
         }
         PodFault::BlockedBudget | PodFault::TwoBudgets | PodFault::Unmanaged | PodFault::ExclusiveCpus => {}
@@ -207,13 +247,13 @@ fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
         PodFault::Unmanaged => (json!([]), None),
         PodFault::Mirror => (
             json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": "", "controller": true}]),
-            Some(Place::new("", "nodes", "", node.as_str())),
+            Some(("/api/v1/nodes".to_owned(), node.to_string())),
         ),
         // The sandbox has no StatefulSets, whose pods keep their names.
         PodFault::Returns => (controller("StatefulSet", &name, hash.as_str()), None),
         _ => {
             all.push(replica_set(NAMESPACE, 1, &template));
-            (controller("ReplicaSet", &name, ""), Some(Place::new("apps", "replicasets", NAMESPACE, &name)))
+            (controller("ReplicaSet", &name, ""), Some((path("replicasets", NAMESPACE), name.clone())))
         }
     };
     template.set("nodeName", node.as_str());
@@ -228,7 +268,11 @@ fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
         },
         "spec": template.spec,
     });
-    all.push(NewObject { owner, ..NewObject::new("", "pods", NAMESPACE, pod) });
+    let returns_to = matches!(fault, PodFault::Returns | PodFault::Mirror).then(|| node.clone());
+    all.push(NewObject { owner, returns_to, ..NewObject::new(path("pods", NAMESPACE), pod) });
+    if fault == PodFault::StuckVolume {
+        all.push(attachment(&name, node, hash.as_str()));
+    }
     let budgets: &[&str] = match fault {
         PodFault::BlockedBudget => &[""],
         PodFault::TwoBudgets => &["-a", "-b"],
@@ -239,4 +283,20 @@ fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
         pod_budget(NAMESPACE, &budget, &name, &json!({"maxUnavailable": 0}))
     }));
     all
+}
+
+/// The volume of a claim, attached to a node. No component detaches it.
+fn attachment(claim: &str, node: &NodeName, hash: &str) -> NewObject {
+    let object = json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": format!("csi-{hash}")},
+        "spec": {
+            "attacher": "csi.sandbox.nodecfg.dev",
+            "nodeName": node.as_str(),
+            "source": {"persistentVolumeName": format!("pv-{NAMESPACE}-{claim}")},
+        },
+        "status": {"attached": true},
+    });
+    NewObject::new(ATTACHMENTS.to_owned(), object)
 }
