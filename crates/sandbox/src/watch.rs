@@ -29,7 +29,7 @@ pub(crate) struct Meta {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub deletion_timestamp: Option<String>,
-    pub deletion_grace_period_seconds: u64,
+    pub deletion_grace_period_seconds: Option<u64>,
     pub owner_references: Vec<Owner>,
 }
 
@@ -41,11 +41,36 @@ pub(crate) struct Owner {
     pub controller: bool,
 }
 
-/// An object that a watch delivers.
-pub(crate) trait Object: DeserializeOwned + Clone + Send + 'static {
-    /// Metadata of the object.
-    fn meta(&self) -> &Meta;
+/// An object, of which only parts are read. Parsing skips the rest, which may be large.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
+pub(crate) struct Object<S, T> {
+    pub metadata: Meta,
+    pub spec: S,
+    pub status: T,
 }
+
+impl<S: Part, T: Part> Object<S, T> {
+    /// Reports whether more than the version and other unread parts differ.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        let read = |Meta { labels, annotations, uid, generation, deletion_timestamp, .. }: &Meta| {
+            (labels.clone(), annotations.clone(), uid.clone(), *generation, deletion_timestamp.clone())
+        };
+        read(&self.metadata) != read(&other.metadata) || self.spec != other.spec || self.status != other.status
+    }
+}
+
+impl Meta {
+    /// Version of the object, which increases with its changes.
+    pub(crate) fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+}
+
+/// Spec or status of an object.
+pub(crate) trait Part: DeserializeOwned + Clone + Default + PartialEq + Send + 'static {}
+
+impl<P: DeserializeOwned + Clone + Default + PartialEq + Send + 'static> Part for P {}
 
 /// Change that a watch delivers.
 #[derive(Debug)]
@@ -66,19 +91,19 @@ struct List<K> {
 }
 
 /// Lists a collection. Returns its objects and its version.
-pub(crate) async fn list<K: Object>(client: &Client, path: &str) -> Result<(Vec<K>, String), kube::Error> {
+pub(crate) async fn list<K: DeserializeOwned>(client: &Client, path: &str) -> Result<(Vec<K>, String), kube::Error> {
     let request = Request::new(path).list(&ListParams::default()).map_err(kube::Error::BuildRequest)?;
     let List { metadata, items } = client.request(request).await?;
     Ok((items, metadata.resource_version))
 }
 
 /// Delivers the changes of a collection after `version` until the receiver is dropped.
-pub(crate) async fn follow<K: Object, T>(
+pub(crate) async fn follow<S: Part, T: Part, C>(
     client: Client,
     path: &'static str,
     mut version: String,
-    changes: mpsc::Sender<T>,
-    wrap: fn(Change<K>) -> T,
+    changes: mpsc::Sender<C>,
+    wrap: fn(Change<Object<S, T>>) -> C,
 ) {
     loop {
         let mut ended = watch(&client, path, &mut version, &changes, wrap).await;
@@ -104,16 +129,16 @@ pub(crate) async fn follow<K: Object, T>(
 }
 
 /// Delivers changes until the watch ends or the receiver is dropped.
-async fn watch<K: Object, T>(
+async fn watch<S: Part, T: Part, C>(
     client: &Client,
     path: &str,
     version: &mut String,
-    changes: &mpsc::Sender<T>,
-    wrap: fn(Change<K>) -> T,
+    changes: &mpsc::Sender<C>,
+    wrap: fn(Change<Object<S, T>>) -> C,
 ) -> Result<(), kube::Error> {
     let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
-    let mut events = std::pin::pin!(client.request_events::<K>(request).await?);
+    let mut events = std::pin::pin!(client.request_events::<Object<S, T>>(request).await?);
     while let Some(event) = events.try_next().await? {
         let change = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
@@ -125,7 +150,7 @@ async fn watch<K: Object, T>(
             WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
         };
         if let Change::Applied(object) | Change::Deleted(object) = &change {
-            version.clone_from(&object.meta().resource_version);
+            version.clone_from(&object.metadata.resource_version);
         }
         if changes.send(wrap(change)).await.is_err() {
             return Ok(());

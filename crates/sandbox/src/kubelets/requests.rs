@@ -18,39 +18,33 @@ pub(crate) const NODES: &str = "/api/v1/nodes";
 /// Path of the ConfigMaps of all namespaces.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-/// Parts of a Node that a kubelet reads. Parsing skips the rest, which may be large.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Node {
-    pub metadata: Meta,
-    #[serde(default)]
-    pub spec: NodeSpec,
-    #[serde(default)]
-    pub status: NodeStatus,
-}
+/// Parts of a Node that a kubelet reads.
+pub(crate) type Node = Object<NodeSpec, NodeStatus>;
 
-#[derive(Debug, Clone, Default, Deserialize)]
+/// A watched ConfigMap without content; a kubelet downloads the content when needed.
+pub(crate) type ConfigMapMeta = Object<NoPart, NoPart>;
+
+/// Spec or status that is not read.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct NoPart {}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeSpec {
     pub config_source: Option<ConfigSource>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeStatus {
     pub config: Option<ConfigStatus>,
     pub node_info: NodeInfo,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeInfo {
     pub kubelet_version: String,
-}
-
-/// A watched ConfigMap without content; a kubelet downloads the content when needed.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ConfigMapMeta {
-    pub metadata: Meta,
 }
 
 /// A ConfigMap with its text.
@@ -59,18 +53,6 @@ pub(crate) struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
-}
-
-impl Object for Node {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Object for ConfigMapMeta {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
 }
 
 type BuiltRequest = Result<http::Request<Vec<u8>>, kube::core::request::Error>;

@@ -2,78 +2,80 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kubelet_config::values::unsigned;
 use serde_json::{Map, Value, json};
 
-use super::facts::{Pod, PodBudget};
+use super::facts::{BudgetStatus, Pod, PodBudget};
+use crate::kubelets::requests::seconds;
 
-/// Computes the status of a budget, without conditions. `pods` are those of its namespace; `scale` returns the desired
-/// number of pods of a controller.
+/// Computes the status of a budget. `pods` are those of its namespace; `scale` returns the desired number of pods of a
+/// controller.
 pub(super) fn status<'a>(
     budget: &PodBudget,
     pods: impl Iterator<Item = &'a Pod>,
     scale: impl Fn(&str) -> Option<usize>,
-) -> Map<String, Value> {
+) -> BudgetStatus {
     let pods: Vec<&Pod> = pods.filter(|pod| budget.covers(pod)).collect();
     let owners: BTreeMap<&str, usize> =
         pods.iter().filter_map(|pod| pod.owner()).filter_map(|owner| Some((owner, scale(owner)?))).collect();
     let unowned = pods.iter().filter(|pod| pod.owner().is_none_or(|owner| !owners.contains_key(owner))).count();
     let scaled = owners.values().sum::<usize>() + unowned;
-    let amount = |field: &str| budget.object.pointer(&format!("/spec/{field}")).and_then(|value| amount(value, scaled));
-    let is_share = budget.object.pointer("/spec/minAvailable").is_some_and(Value::is_string);
-    let (expected, desired) = match (amount("maxUnavailable"), amount("minAvailable")) {
-        (Some(limit), _) => (scaled, scaled.saturating_sub(limit)),
-        (None, Some(needed)) if is_share => (scaled, needed),
-        (None, needed) => (pods.len(), needed.unwrap_or(0)),
+    let (expected, desired) = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
+        (Value::Null, needed @ Value::String(_)) => (scaled, amount(needed, scaled)),
+        (Value::Null, needed) => (pods.len(), amount(needed, scaled)),
+        (limit, _) => (scaled, scaled.saturating_sub(amount(limit, scaled))),
     };
-    let evicted = budget.object.pointer("/status/disruptedPods").and_then(Value::as_object);
-    let is_evicted = |pod: &&&Pod| evicted.is_some_and(|evicted| evicted.contains_key(&pod.metadata.name));
-    let current = pods.iter().filter(|pod| pod.is_ready() && !pod.is_deleting() && !is_evicted(pod)).count();
-    let allowed = if expected == 0 { 0 } else { current.saturating_sub(desired) };
-    let mut status = Map::new();
-    for (field, number) in [
-        ("disruptionsAllowed", allowed),
-        ("currentHealthy", current),
-        ("desiredHealthy", desired),
-        ("expectedPods", expected),
-    ] {
-        status.insert(field.to_owned(), number.into());
+    // An evicted pod counts as disrupted until its deletion is seen.
+    let mut disrupted_pods = budget.status.disrupted_pods.clone();
+    disrupted_pods.retain(|name, _| pods.iter().any(|pod| pod.metadata.name == *name && !pod.is_deleting()));
+    let is_healthy =
+        |pod: &&&Pod| pod.is_ready() && !pod.is_deleting() && !disrupted_pods.contains_key(&pod.metadata.name);
+    let current_healthy = pods.iter().filter(is_healthy).count();
+    BudgetStatus {
+        observed_generation: budget.metadata.generation,
+        disruptions_allowed: if expected == 0 { 0 } else { current_healthy.saturating_sub(desired) },
+        current_healthy,
+        desired_healthy: desired,
+        expected_pods: expected,
+        disrupted_pods,
     }
-    status.insert("observedGeneration".to_owned(), budget.metadata.generation.into());
-    // An evicted pod counts until its deletion is seen.
-    let waits = pods.iter().filter(|pod| !pod.is_deleting()).filter_map(|pod| {
-        let name = &pod.metadata.name;
-        Some((name.clone(), evicted?.get(name)?.clone()))
-    });
-    let waits: Map<String, Value> = waits.collect();
-    if !waits.is_empty() {
-        status.insert("disruptedPods".to_owned(), json!(waits));
-    }
-    status
 }
 
-/// Returns the budget with a status and its present conditions. `None` if it has this status.
-pub(super) fn with_status(budget: &Value, mut status: Map<String, Value>) -> Option<Value> {
-    let mut present = budget.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-    let conditions = present.shift_remove("conditions");
-    if present == status {
-        return None;
-    }
-    status.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
-    let mut budget = budget.clone();
-    budget.as_object_mut()?.insert("status".to_owned(), status.into());
-    Some(budget)
+/// Merge patch from the present status to a new one.
+pub(super) fn patch(present: &BudgetStatus, new: &BudgetStatus, now: Timestamp) -> Value {
+    let settled = present.disrupted_pods.keys().map(|name| (name.clone(), Value::Null));
+    let disrupted: Map<String, Value> = settled.chain(new.disrupted_pods.clone()).collect();
+    let (allowed, reason) = match new.disruptions_allowed {
+        0 => ("False", "InsufficientPods"),
+        _ => ("True", "SufficientPods"),
+    };
+    json!({
+        "observedGeneration": new.observed_generation,
+        "disruptionsAllowed": new.disruptions_allowed,
+        "currentHealthy": new.current_healthy,
+        "desiredHealthy": new.desired_healthy,
+        "expectedPods": new.expected_pods,
+        "disruptedPods": if new.disrupted_pods.is_empty() { Value::Null } else { disrupted.into() },
+        "conditions": [{
+            "type": "DisruptionAllowed",
+            "status": allowed,
+            "reason": reason,
+            "message": "",
+            "observedGeneration": new.observed_generation,
+            "lastTransitionTime": seconds(now),
+        }],
+    })
 }
 
 /// Number of pods that `minAvailable` or `maxUnavailable` means; percentages are rounded up.
-fn amount(value: &Value, pods: usize) -> Option<usize> {
-    match value {
-        Value::String(share) => {
-            let percent = usize::try_from(unsigned(share.strip_suffix('%')?)?).ok()?;
-            Some(pods.saturating_mul(percent).div_ceil(100))
-        }
-        number => usize::try_from(number.as_u64()?).ok(),
-    }
+fn amount(value: &Value, pods: usize) -> usize {
+    let number = match value {
+        Value::String(share) => share.strip_suffix('%').and_then(unsigned),
+        number => number.as_u64(),
+    };
+    let number = number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
+    if value.is_string() { pods.saturating_mul(number).div_ceil(100) } else { number }
 }
 
 #[cfg(test)]
@@ -94,7 +96,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    fn computed(spec: &Value, disrupted: &Value, pods: &[Pod]) -> Value {
+    fn computed(spec: &Value, disrupted: &Value, pods: &[Pod]) -> BudgetStatus {
         let mut spec = spec.clone();
         spec["selector"] = json!({"matchLabels": {"app": "web"}});
         let budget = json!({
@@ -103,13 +105,12 @@ mod tests {
             "status": {"disruptedPods": disrupted},
         });
         let scale = |owner: &str| (owner == "set").then_some(5);
-        status(&PodBudget::from(budget), pods.iter(), scale).into()
+        status(&serde_json::from_value(budget).unwrap(), pods.iter(), scale)
     }
 
-    fn numbers(spec: &Value, pods: &[Pod]) -> [u64; 4] {
+    fn numbers(spec: &Value, pods: &[Pod]) -> [usize; 4] {
         let status = computed(spec, &json!({}), pods);
-        ["expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed"]
-            .map(|field| status[field].as_u64().unwrap())
+        [status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed]
     }
 
     #[test]
@@ -130,10 +131,7 @@ mod tests {
         let pods = [pod("a", "", true, true), pod("b", "", true, false), pod("c", "", true, false)];
         let at = "2026-01-01T00:05:00Z";
         let status = computed(&json!({"minAvailable": 1}), &json!({"a": at, "b": at, "gone": at}), &pods);
-        let expected = json!({
-            "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 3,
-            "observedGeneration": 3, "disruptedPods": {"b": at},
-        });
-        assert_eq!(status, expected);
+        assert_eq!((status.current_healthy, status.disruptions_allowed, status.observed_generation), (1, 0, 3));
+        assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["b"]);
     }
 }

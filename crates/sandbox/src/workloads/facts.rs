@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use nodecfg_contract::label_selector::LabelSelector;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::spec::MAX_PODS;
-use crate::watch::{Meta, Object};
+use crate::watch::Object;
 
 /// Annotation of a pod that never ends.
 pub(super) const HANGS: &str = "sandbox.nodecfg.dev/hangs";
@@ -58,16 +57,16 @@ impl Toleration {
 }
 
 /// A pod.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Pod {
-    pub metadata: Meta,
-    pub spec: PodSpec,
-    status: PodStatus,
-}
+pub(super) type Pod = Object<PodSpec, PodStatus>;
+/// A Node.
+pub(super) type Node = Object<NodeSpec, NodeStatus>;
+/// A ReplicaSet or DaemonSet.
+pub(super) type Set = Object<SetSpec, SetStatus>;
+/// A PodDisruptionBudget.
+pub(super) type PodBudget = Object<BudgetSpec, BudgetStatus>;
 
 /// Spec of a pod.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpec {
     /// Node of the pod; empty without one.
@@ -78,27 +77,34 @@ pub(super) struct PodSpec {
 }
 
 /// Container of a pod.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Container {
     pub name: String,
     pub image: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+/// Status of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-struct PodStatus {
+pub(super) struct PodStatus {
     phase: String,
     conditions: Vec<Condition>,
 }
 
 impl Pod {
-    pub(super) fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+    /// Reports whether the pod waits for its kubelet to start it.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Pending" | "") && !self.is_deleting()
     }
 
-    pub(super) fn is_pending(&self) -> bool {
-        matches!(self.status.phase.as_str(), "Pending" | "")
+    /// Reports whether the kubelet of a deleted pod ends it.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_deleting() && !self.metadata.annotations.contains_key(HANGS)
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -110,49 +116,30 @@ impl Pod {
         !self.is_deleting() && !matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    pub(super) fn hangs(&self) -> bool {
-        self.metadata.annotations.contains_key(HANGS)
-    }
-
     /// Uid of the controller.
     pub(super) fn owner(&self) -> Option<&str> {
         self.metadata.owner_references.iter().find(|owner| owner.controller).map(|owner| owner.uid.as_str())
     }
 }
 
-/// A Node.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Node {
-    metadata: Meta,
-    #[serde(default)]
-    spec: NodeSpec,
-    #[serde(default)]
-    status: NodeStatus,
-}
-
+/// Spec of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-struct NodeSpec {
+pub(super) struct NodeSpec {
     unschedulable: bool,
     taints: Vec<Taint>,
 }
 
+/// Status of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-struct NodeStatus {
+pub(super) struct NodeStatus {
     conditions: Vec<Condition>,
-    allocatable: BTreeMap<String, Value>,
 }
 
 impl Node {
     pub(super) fn is_ready(&self) -> bool {
         is_ready(&self.status.conditions)
-    }
-
-    /// Maximum number of pods.
-    pub(super) fn capacity(&self) -> usize {
-        let pods = self.status.allocatable.get("pods").and_then(Value::as_str).and_then(|pods| pods.parse().ok());
-        pods.unwrap_or(usize::from(MAX_PODS))
     }
 
     /// Reports whether a new pod may start here.
@@ -165,33 +152,19 @@ impl Node {
             && pod.spec.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value))
             && taints.chain(self.spec.unschedulable.then_some(&cordon)).all(tolerated)
     }
-
-    /// Reports whether a change may matter to pods. Most changes are heartbeats.
-    pub(super) fn differs(&self, other: &Self) -> bool {
-        (&self.metadata.labels, &self.spec, &self.status) != (&other.metadata.labels, &other.spec, &other.status)
-    }
-}
-
-/// A ReplicaSet or DaemonSet.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Set {
-    pub metadata: Meta,
-    pub spec: SetSpec,
-    #[serde(default)]
-    pub status: SetStatus,
 }
 
 /// Spec of a ReplicaSet or DaemonSet.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub(super) struct SetSpec {
     /// Desired number of pods. A DaemonSet has none.
     pub replicas: Option<usize>,
-    #[serde(default)]
     pub template: Value,
 }
 
 /// Status of a ReplicaSet.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SetStatus {
     pub replicas: usize,
@@ -199,55 +172,32 @@ pub(super) struct SetStatus {
     pub observed_generation: i64,
 }
 
-/// A PodDisruptionBudget.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(from = "Value")]
-pub(super) struct PodBudget {
-    pub metadata: Meta,
-    /// The whole object.
-    pub object: Value,
-    selector: Option<LabelSelector>,
+/// Spec of a PodDisruptionBudget.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BudgetSpec {
+    /// Without a selector, a budget covers no pod.
+    pub selector: Option<LabelSelector>,
+    pub min_available: Value,
+    pub max_unavailable: Value,
 }
 
-impl From<Value> for PodBudget {
-    fn from(object: Value) -> Self {
-        let part = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
-        Self {
-            metadata: serde_json::from_value(part("/metadata")).unwrap_or_default(),
-            // A budget without a selector covers no pod.
-            selector: serde_json::from_value(part("/spec/selector")).unwrap_or_default(),
-            object,
-        }
-    }
+/// Status of a PodDisruptionBudget.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct BudgetStatus {
+    pub observed_generation: i64,
+    pub disruptions_allowed: usize,
+    pub current_healthy: usize,
+    pub desired_healthy: usize,
+    pub expected_pods: usize,
+    /// Times of the evictions whose deletions the controller has not seen, by pod.
+    pub disrupted_pods: BTreeMap<String, Value>,
 }
 
 impl PodBudget {
     pub(super) fn covers(&self, pod: &Pod) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.metadata.labels))
-    }
-}
-
-impl Object for Pod {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Object for Node {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Object for Set {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Object for PodBudget {
-    fn meta(&self) -> &Meta {
-        &self.metadata
+        self.spec.selector.as_ref().is_some_and(|selector| selector.matches(&pod.metadata.labels))
     }
 }
 
@@ -261,7 +211,7 @@ mod tests {
         let node = json!({
             "metadata": {"name": "n1", "labels": {"zone": "a"}},
             "spec": {"unschedulable": unschedulable, "taints": taints},
-            "status": {"conditions": [{"type": "Ready", "status": ready}], "allocatable": {"pods": "30"}},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
         serde_json::from_value(node).unwrap()
     }
@@ -296,6 +246,5 @@ mod tests {
         }
         let node = node("True", false, &none);
         assert!(node.admits(&pod(&none, Some("a"))) && !node.admits(&pod(&none, Some("b"))));
-        assert_eq!(node.capacity(), 30);
     }
 }
