@@ -176,7 +176,7 @@ impl Embedded {
         let drop_ins = specs.iter().any(|spec| spec.host.writes_drop_in);
         nodes::create(&client, specs, nodecfg_clock::now(), options.images, CREATED_AT_A_TIME).await?;
         let workloads = options.workloads;
-        let (seed, speed) = (options.seed, options.speed);
+        let speed = options.speed;
         let nodes = if agents {
             install_into(&api, options.join.is_some(), drop_ins)?;
             let options = AgentOptions {
@@ -204,8 +204,8 @@ impl Embedded {
         let workloads = match &workloads {
             None => None,
             Some(spec) => {
-                let started = Workloads::start(&api, spec, seed, speed);
-                Some(started.map_err(|refusal| SandboxError::Workloads(refusal.message))?)
+                let started = Workloads::start(api.client(), spec, speed).await;
+                Some(started.map_err(|error| SandboxError::Workloads(error.to_string()))?)
             }
         };
         Ok(Self { api, wire: Wire::new(), nodes, workloads, token })

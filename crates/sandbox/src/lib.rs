@@ -16,6 +16,7 @@ pub mod nodes;
 mod running;
 pub mod server;
 pub mod simulated;
+mod watch;
 pub mod workloads;
 
 pub use embedded::{Embedded, EmbeddedOptions, SandboxError};

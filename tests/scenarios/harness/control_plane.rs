@@ -135,7 +135,7 @@ impl ControlPlane {
             SimulatedNodes::Kubelets(Kubelets::start(client.clone(), options).await.unwrap())
         };
         let workloads = match workloads {
-            Some(spec) => Some(Workloads::start_on(client.clone(), &spec, 0, SPEED).await.unwrap()),
+            Some(spec) => Some(Workloads::start(client.clone(), &spec, SPEED).await.unwrap()),
             None => None,
         };
         Populated { client, nodes, workloads }

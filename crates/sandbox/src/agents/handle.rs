@@ -17,9 +17,9 @@ use super::node::Agent;
 use super::{host_client, node};
 use crate::api::{Api, NodeProxy, ProxyResult};
 use crate::kubelets::requests::Node;
-use crate::kubelets::watch::{Change, Collection};
 use crate::kubelets::{Fault, Faults, HostSpec, InjectError, StartError, configz, requests, seed_of};
 use crate::running::RunningCache;
+use crate::watch::{self as collection, Change};
 use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
 use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::settings::Settings;
@@ -122,8 +122,7 @@ impl Agents {
         if !(options.speed.is_finite() && options.speed > 0.0) {
             return Err(StartError::Speed(options.speed));
         }
-        let nodes = Collection { path: requests::NODES, labels: None, only_changes: false };
-        let listed = nodes.list::<Node>(&client).await;
+        let listed = collection::list::<Node>(&client, requests::NODES).await;
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let fleet = Arc::new(Fleet {
             connection,
@@ -136,8 +135,16 @@ impl Agents {
         });
         fleet.nodes_listed(all);
         let (sender, changes) = mpsc::channel(BACKLOG);
-        let tasks =
-            [tokio::spawn(nodes.follow(client, version, sender)), tokio::spawn(Arc::clone(&fleet).follow(changes))];
+        let tasks = [
+            tokio::spawn(collection::follow(
+                client,
+                requests::NODES,
+                version,
+                sender,
+                std::convert::identity::<Change<Node>>,
+            )),
+            tokio::spawn(Arc::clone(&fleet).follow(changes)),
+        ];
         Ok(Self { fleet, tasks })
     }
 

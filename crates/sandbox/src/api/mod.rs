@@ -10,7 +10,6 @@ mod discovery;
 pub(super) mod eviction;
 mod fields;
 mod http;
-mod in_process;
 mod list;
 mod node_proxy;
 mod object;
@@ -43,7 +42,6 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
-pub(crate) use in_process::{Changes, SeenChange};
 pub use node_proxy::{NodeProxy, ProxyResult};
 pub use server_profile::ServerProfile;
 pub use status::ApiError;

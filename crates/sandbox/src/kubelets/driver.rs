@@ -20,8 +20,8 @@ use super::options::Options;
 use super::requests::{ConfigMapMeta, Node};
 use super::send::{Effect, TaskResult, load, send};
 use super::signals::{Input, Moment, Output, SpecSource};
-use super::watch::Change;
 use crate::running::{Inputs, RunningCache, minor_of};
+use crate::watch::Change;
 use kubelet_config::Minor;
 use nodecfg_contract::distinct::Distinct;
 use nodecfg_contract::names::NodeName;
@@ -197,11 +197,11 @@ impl Driver {
                 self.config_maps.clear();
                 return self.notify_kubelets(|_| true);
             }
-            Change::Applied(ConfigMapMeta { metadata }) => {
+            Change::Applied(ConfigMapMeta { metadata, .. }) => {
                 let version = metadata.resource_version.clone();
                 (metadata, version)
             }
-            Change::Deleted(ConfigMapMeta { metadata }) => (metadata, String::new()),
+            Change::Deleted(ConfigMapMeta { metadata, .. }) => (metadata, String::new()),
         };
         let key = (meta.namespace, meta.name);
         let concerns = |source: &ConfigMapSource| source.namespace == key.0 && source.name == key.1;

@@ -12,8 +12,8 @@ use super::driver::{Command, Driver};
 use super::fault::{Fault, Faults};
 use super::options::Options;
 use super::requests::{self, ConfigMapMeta, Node};
-use super::watch::Collection;
 use crate::api::NodeProxy;
+use crate::watch;
 use nodecfg_contract::names::NodeName;
 
 /// Capacity of each channel of watched changes.
@@ -69,17 +69,28 @@ impl Kubelets {
         if !(options.speed.is_finite() && options.speed > 0.0) {
             return Err(StartError::Speed(options.speed));
         }
-        let nodes = Collection { path: requests::NODES, labels: options.selector.clone(), only_changes: false };
-        let config_maps = Collection { path: requests::CONFIG_MAPS, labels: None, only_changes: true };
         let failed = |what| move |source| StartError::List { what, source: Box::new(source) };
-        let (_, config_map_version) = config_maps.list::<ConfigMapMeta>(&client).await.map_err(failed("ConfigMaps"))?;
-        let (all, node_version) = nodes.list::<Node>(&client).await.map_err(failed("Nodes"))?;
+        let config_maps = watch::list::<ConfigMapMeta>(&client, requests::CONFIG_MAPS).await;
+        let (_, config_map_version) = config_maps.map_err(failed("ConfigMaps"))?;
+        let (all, node_version) = watch::list::<Node>(&client, requests::NODES).await.map_err(failed("Nodes"))?;
 
         let (node_sender, node_changes) = mpsc::channel(BACKLOG);
         let (config_map_sender, config_map_changes) = mpsc::channel(BACKLOG);
         let watches = [
-            tokio::spawn(nodes.follow(client.clone(), node_version, node_sender)),
-            tokio::spawn(config_maps.follow(client.clone(), config_map_version, config_map_sender)),
+            tokio::spawn(watch::follow(
+                client.clone(),
+                requests::NODES,
+                node_version,
+                node_sender,
+                std::convert::identity::<crate::watch::Change<Node>>,
+            )),
+            tokio::spawn(watch::follow(
+                client.clone(),
+                requests::CONFIG_MAPS,
+                config_map_version,
+                config_map_sender,
+                std::convert::identity::<crate::watch::Change<ConfigMapMeta>>,
+            )),
         ];
         let (commands, received) = mpsc::unbounded_channel();
         let faults = options.faults.clone();

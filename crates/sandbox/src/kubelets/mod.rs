@@ -25,7 +25,6 @@ pub(super) mod report_aftermath;
 pub(super) mod requests;
 mod send;
 mod status;
-pub(super) mod watch;
 
 #[cfg(test)]
 mod driver_tests;

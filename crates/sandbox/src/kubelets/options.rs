@@ -20,20 +20,10 @@ pub struct Options {
     pub heartbeat: Option<Duration>,
     /// Maximum number of kubelets that write at the same time; 0 means 1. Downloads are not limited.
     pub concurrency: usize,
-    /// Label selector of the Nodes that have a simulated kubelet; `None` means all.
-    pub selector: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            speed: 1.0,
-            seed: 0,
-            faults: Faults::default(),
-            events: true,
-            heartbeat: None,
-            concurrency: 32,
-            selector: None,
-        }
+        Self { speed: 1.0, seed: 0, faults: Faults::default(), events: true, heartbeat: None, concurrency: 32 }
     }
 }

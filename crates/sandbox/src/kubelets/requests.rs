@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::signals::Ready;
+use crate::watch::{Meta, Object};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 /// Path of all Nodes.
@@ -17,52 +18,33 @@ pub(crate) const NODES: &str = "/api/v1/nodes";
 /// Path of the ConfigMaps of all namespaces.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-/// Metadata of any object, and of a list.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
-    pub name: String,
-    pub namespace: String,
-    pub uid: String,
-    pub resource_version: String,
-    pub annotations: BTreeMap<String, String>,
-    #[serde(rename = "continue")]
-    pub continuation: Option<String>,
-}
+/// Parts of a Node that a kubelet reads.
+pub(crate) type Node = Object<NodeSpec, NodeStatus>;
 
-/// Parts of a Node that a kubelet reads. Parsing skips the rest, which may be large.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Node {
-    pub metadata: Meta,
-    #[serde(default)]
-    pub spec: NodeSpec,
-    #[serde(default)]
-    pub status: NodeStatus,
-}
+/// A watched ConfigMap without content; a kubelet downloads the content when needed.
+pub(crate) type ConfigMapMeta = Object<NoPart, NoPart>;
 
-#[derive(Debug, Clone, Default, Deserialize)]
+/// Spec or status that is not read.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct NoPart {}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeSpec {
     pub config_source: Option<ConfigSource>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeStatus {
     pub config: Option<ConfigStatus>,
     pub node_info: NodeInfo,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeInfo {
     pub kubelet_version: String,
-}
-
-/// A watched ConfigMap without content; a kubelet downloads the content when needed.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ConfigMapMeta {
-    pub metadata: Meta,
 }
 
 /// A ConfigMap with its text.
@@ -71,24 +53,6 @@ pub(crate) struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
-}
-
-/// An object that a watch delivers.
-pub(crate) trait Object {
-    /// Metadata of the object.
-    fn meta(&self) -> &Meta;
-}
-
-impl Object for Node {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Object for ConfigMapMeta {
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
 }
 
 type BuiltRequest = Result<http::Request<Vec<u8>>, kube::core::request::Error>;

@@ -2,86 +2,80 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use kubelet_config::values::unsigned;
+use serde_json::{Map, Value, json};
 
-use super::facts::{Amount, BudgetStatus, Pod, PodBudget};
+use super::facts::{BudgetStatus, Pod, PodBudget};
+use crate::kubelets::requests::seconds;
 
-/// Real time after which an eviction without a deletion counts no longer (`DeletionTimeout`), at speed 1.
-pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
-
-/// Computes the status. `scale` returns the desired number of pods of a controller. Evictions until `expired` without a
-/// deletion are forgotten.
+/// Computes the status of a budget. `pods` are those of its namespace; `scale` returns the desired number of pods of a
+/// controller.
 pub(super) fn status<'a>(
     budget: &PodBudget,
     pods: impl Iterator<Item = &'a Pod>,
     scale: impl Fn(&str) -> Option<usize>,
-    expired: Timestamp,
 ) -> BudgetStatus {
     let pods: Vec<&Pod> = pods.filter(|pod| budget.covers(pod)).collect();
-    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut unknown = 0;
-    for pod in &pods {
-        match pod.owner().and_then(|owner| Some((owner, scale(owner)?))) {
-            Some((owner, replicas)) => {
-                owners.insert(owner, replicas);
-            }
-            None => unknown += 1,
-        }
-    }
-    let scaled = owners.values().sum::<usize>() + unknown;
-    let (expected, desired) = match (budget.max_unavailable, budget.min_available) {
-        (Some(limit), _) => (scaled, scaled.saturating_sub(of(limit, scaled))),
-        (None, Some(Amount::Pods(needed))) => (pods.len(), needed),
-        (None, Some(share)) => (scaled, of(share, scaled)),
-        (None, None) => (pods.len(), 0),
+    let owners: BTreeMap<&str, usize> =
+        pods.iter().filter_map(|pod| pod.owner()).filter_map(|owner| Some((owner, scale(owner)?))).collect();
+    let unowned = pods.iter().filter(|pod| pod.owner().is_none_or(|owner| !owners.contains_key(owner))).count();
+    let scaled = owners.values().sum::<usize>() + unowned;
+    let (expected, desired) = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
+        (Value::Null, needed @ Value::String(_)) => (scaled, amount(needed, scaled)),
+        (Value::Null, needed) => (pods.len(), amount(needed, scaled)),
+        (limit, _) => (scaled, scaled.saturating_sub(amount(limit, scaled))),
     };
-    let evicted = |pod: &Pod| {
-        let at = budget.status.disrupted_pods.get(&pod.meta.name)?;
-        let recent = at.parse::<Timestamp>().is_ok_and(|at| at > expired);
-        (recent && !pod.deleting()).then(|| (pod.meta.name.clone(), at.clone()))
-    };
-    let disrupted: BTreeMap<String, String> = pods.iter().filter_map(|pod| evicted(pod)).collect();
-    let healthy = |pod: &&&Pod| pod.ready && !pod.deleting() && !disrupted.contains_key(&pod.meta.name);
-    let current = pods.iter().filter(healthy).count();
-    let allowed = if expected == 0 { 0 } else { current.saturating_sub(desired) };
+    // An evicted pod counts as disrupted until its deletion is seen.
+    let mut disrupted_pods = budget.status.disrupted_pods.clone();
+    disrupted_pods.retain(|name, _| pods.iter().any(|pod| pod.metadata.name == *name && !pod.is_deleting()));
+    let is_healthy =
+        |pod: &&&Pod| pod.is_ready() && !pod.is_deleting() && !disrupted_pods.contains_key(&pod.metadata.name);
+    let current_healthy = pods.iter().filter(is_healthy).count();
     BudgetStatus {
-        observed_generation: budget.meta.generation,
-        disrupted_pods: disrupted,
-        disruptions_allowed: i64::try_from(allowed).unwrap_or(i64::MAX),
-        current_healthy: current,
+        observed_generation: budget.metadata.generation,
+        disruptions_allowed: if expected == 0 { 0 } else { current_healthy.saturating_sub(desired) },
+        current_healthy,
         desired_healthy: desired,
         expected_pods: expected,
+        disrupted_pods,
     }
 }
 
-/// Number of pods of an amount; percentages are rounded up.
-fn of(amount: Amount, pods: usize) -> usize {
-    match amount {
-        Amount::Pods(pods) => pods,
-        Amount::Percent(percent) => (pods * usize::try_from(percent).unwrap_or(usize::MAX)).div_ceil(100),
-    }
+/// Merge patch from the present status to a new one.
+pub(super) fn patch(present: &BudgetStatus, new: &BudgetStatus, now: Timestamp) -> Value {
+    let settled = present.disrupted_pods.keys().map(|name| (name.clone(), Value::Null));
+    let disrupted: Map<String, Value> = settled.chain(new.disrupted_pods.clone()).collect();
+    let (allowed, reason) = match new.disruptions_allowed {
+        0 => ("False", "InsufficientPods"),
+        _ => ("True", "SufficientPods"),
+    };
+    json!({
+        "observedGeneration": new.observed_generation,
+        "disruptionsAllowed": new.disruptions_allowed,
+        "currentHealthy": new.current_healthy,
+        "desiredHealthy": new.desired_healthy,
+        "expectedPods": new.expected_pods,
+        "disruptedPods": if new.disrupted_pods.is_empty() { Value::Null } else { disrupted.into() },
+        "conditions": [{
+            "type": "DisruptionAllowed",
+            "status": allowed,
+            "reason": reason,
+            "message": "",
+            "observedGeneration": new.observed_generation,
+            "lastTransitionTime": seconds(now),
+        }],
+    })
 }
 
-/// Writes a status into an object, except its conditions.
-pub(super) fn write(budget: &mut Value, status: &BudgetStatus) {
-    let conditions = budget.pointer("/status/conditions").cloned();
-    let mut new = json!({
-        "observedGeneration": status.observed_generation,
-        "disruptionsAllowed": status.disruptions_allowed,
-        "currentHealthy": status.current_healthy,
-        "desiredHealthy": status.desired_healthy,
-        "expectedPods": status.expected_pods,
-    });
-    if let Some(new) = new.as_object_mut() {
-        if !status.disrupted_pods.is_empty() {
-            new.insert("disruptedPods".to_owned(), json!(status.disrupted_pods));
-        }
-        new.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
-    }
-    if let Some(budget) = budget.as_object_mut() {
-        budget.insert("status".to_owned(), new);
-    }
+/// Number of pods that `minAvailable` or `maxUnavailable` means; percentages are rounded up.
+fn amount(value: &Value, pods: usize) -> usize {
+    let number = match value {
+        Value::String(share) => share.strip_suffix('%').and_then(unsigned),
+        number => number.as_u64(),
+    };
+    let number = number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
+    if value.is_string() { pods.saturating_mul(number).div_ceil(100) } else { number }
 }
 
 #[cfg(test)]
@@ -99,7 +93,7 @@ mod tests {
         if deleting {
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
-        Pod::read(pod.to_string().as_bytes()).unwrap()
+        serde_json::from_value(pod).unwrap()
     }
 
     fn computed(spec: &Value, disrupted: &Value, pods: &[Pod]) -> BudgetStatus {
@@ -110,38 +104,34 @@ mod tests {
             "spec": spec,
             "status": {"disruptedPods": disrupted},
         });
-        let budget = PodBudget::read(budget.to_string().as_bytes()).unwrap();
         let scale = |owner: &str| (owner == "set").then_some(5);
-        status(&budget, pods.iter(), scale, "2026-01-01T00:00:00Z".parse().unwrap())
+        status(&serde_json::from_value(budget).unwrap(), pods.iter(), scale)
     }
 
-    fn numbers(spec: &Value, pods: &[Pod]) -> (usize, usize, usize, i64) {
+    fn numbers(spec: &Value, pods: &[Pod]) -> [usize; 4] {
         let status = computed(spec, &json!({}), pods);
-        (status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed)
+        [status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed]
     }
 
     #[test]
     fn limits_follow_the_disruption_controller() {
         let four: Vec<Pod> =
             (0..4).map(|pod_number| pod(&format!("p{pod_number}"), "set", pod_number > 0, false)).collect();
-        assert_eq!(numbers(&json!({"minAvailable": 2}), &four), (4, 2, 3, 1));
-        assert_eq!(numbers(&json!({"minAvailable": "50%"}), &four), (5, 3, 3, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 3}), &four), (5, 2, 3, 1));
-        assert_eq!(numbers(&json!({"maxUnavailable": "30%"}), &four), (5, 3, 3, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 9}), &four), (5, 0, 3, 3));
-        assert_eq!(numbers(&json!({"minAvailable": 0}), &[]), (0, 0, 0, 0));
-        assert_eq!(numbers(&json!({"maxUnavailable": 1}), &[pod("p", "", true, false)]), (1, 0, 1, 1));
+        assert_eq!(numbers(&json!({"minAvailable": 2}), &four), [4, 2, 3, 1]);
+        assert_eq!(numbers(&json!({"minAvailable": "50%"}), &four), [5, 3, 3, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 3}), &four), [5, 2, 3, 1]);
+        assert_eq!(numbers(&json!({"maxUnavailable": "30%"}), &four), [5, 3, 3, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 9}), &four), [5, 0, 3, 3]);
+        assert_eq!(numbers(&json!({"minAvailable": 0}), &[]), [0, 0, 0, 0]);
+        assert_eq!(numbers(&json!({"maxUnavailable": 1}), &[pod("p", "", true, false)]), [1, 0, 1, 1]);
     }
 
     #[test]
     fn deleted_and_evicted_pods_are_not_healthy() {
-        let pods =
-            [pod("a", "", true, true), pod("b", "", true, false), pod("c", "", true, false), pod("d", "", true, false)];
-        let disrupted = json!({
-            "a": "2026-01-01T00:05:00Z", "b": "2026-01-01T00:05:00Z", "c": "2025-12-31T00:00:00Z", "gone": "2026-01-01T00:05:00Z",
-        });
-        let status = computed(&json!({"minAvailable": 1}), &disrupted, &pods);
-        assert_eq!((status.current_healthy, status.disruptions_allowed, status.observed_generation), (2, 1, 3));
+        let pods = [pod("a", "", true, true), pod("b", "", true, false), pod("c", "", true, false)];
+        let at = "2026-01-01T00:05:00Z";
+        let status = computed(&json!({"minAvailable": 1}), &json!({"a": at, "b": at, "gone": at}), &pods);
+        assert_eq!((status.current_healthy, status.disruptions_allowed, status.observed_generation), (1, 0, 3));
         assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["b"]);
     }
 }

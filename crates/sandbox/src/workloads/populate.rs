@@ -1,242 +1,235 @@
-//! Objects of the first workloads, and their creation in the sandbox. `remote` creates them in another API server.
+//! Objects of the first workloads, and their creation.
 
 use std::collections::BTreeSet;
 
+use kube::Client;
+use kube::core::Request;
+use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
 use nodecfg_contract::names::NodeName;
 use serde_json::{Map, Value, json};
 
-use super::facts::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS};
+use super::facts::HANGS;
 use super::fault::{PodFault, PodFaultSpec};
-use super::objects::controller;
 use super::spec::{Application, Budget, DaemonSet, WorkloadSpec};
-use crate::api::{Api, ApiError};
 
-/// Client that creates the objects.
-const MANAGER: &str = "kubectl-create";
+/// Annotation of a pod that a kubelet mirrors from a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Namespace of the pods of faults.
-const NAMESPACE: &str = "default";
+pub(super) const NAMESPACE: &str = "default";
+/// Path of all VolumeAttachments.
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
-/// An object to create.
-pub(super) struct NewObject {
-    pub place: Place,
-    pub object: Value,
-    /// Present object whose uid is that of the first owner.
-    pub owner: Option<Place>,
-}
-
-/// Place of an object. A namespace is created only if it is missing.
-pub(super) struct Place {
-    pub group: &'static str,
-    pub resource: &'static str,
-    pub namespace: String,
+/// A pod in [`NAMESPACE`] that comes back to its node whenever it is missing.
+pub(super) struct ReturningPod {
     pub name: String,
+    pub node: NodeName,
+    pub object: Value,
 }
 
-impl Place {
-    fn new(group: &'static str, resource: &'static str, namespace: &str, name: &str) -> Self {
-        Self { group, resource, namespace: namespace.to_owned(), name: name.to_owned() }
-    }
+/// Path of a resource in a namespace.
+pub(super) fn path(resource: &str, namespace: &str) -> String {
+    let group = match resource {
+        "replicasets" | "daemonsets" => "apis/apps/v1",
+        "poddisruptionbudgets" => "apis/policy/v1",
+        _ => "api/v1",
+    };
+    format!("/{group}/namespaces/{namespace}/{resource}")
 }
 
-impl NewObject {
-    fn new(group: &'static str, resource: &'static str, namespace: &str, object: Value) -> Self {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        Self { place: Place::new(group, resource, namespace, name), object, owner: None }
-    }
-
-    /// Sets the uid of the first owner to that of `owner`.
-    pub(super) fn own(&mut self, owner: &Value) {
-        if let (Some(own), Some(uid)) =
-            (self.object.pointer_mut("/metadata/ownerReferences/0/uid"), owner.pointer("/metadata/uid"))
-        {
-            own.clone_from(uid);
-        }
-    }
-}
-
-/// Creates all objects except the pods that controllers create.
+/// Creates all objects except the pods that the controller creates. Returns the pods that come back.
 ///
 /// # Errors
-/// The API server's error for the refused object.
-pub(super) fn populate(api: &Api, spec: &WorkloadSpec) -> Result<(), ApiError> {
-    for mut new in objects(spec) {
-        if let Some(Place { group, resource, namespace, name }) = &new.owner {
-            new.own(&api.get(group, resource, namespace, name).unwrap_or_default());
-        }
-        let Place { group, resource, namespace, name } = &new.place;
-        if *resource != "namespaces" || api.get(group, resource, namespace, name).is_none() {
-            api.create(group, resource, namespace, new.object, MANAGER)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns all objects in the order of their creation, except the pods that controllers create.
-pub(super) fn objects(spec: &WorkloadSpec) -> Vec<NewObject> {
-    let namespaces: BTreeSet<&str> =
-        spec.applications.iter().map(|application| application.namespace.as_str()).collect();
-    let namespace = |name: &str| {
+/// The error of a failed request. Some objects may exist by then.
+pub(super) async fn populate(client: &Client, spec: &WorkloadSpec) -> Result<Vec<ReturningPod>, kube::Error> {
+    let namespaces: BTreeSet<&str> = spec.applications.iter().map(|application| &*application.namespace).collect();
+    for name in namespaces {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        NewObject::new("", "namespaces", "", object)
+        match create(client, "/api/v1/namespaces", &object).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            made => drop(made?),
+        }
+    }
+    for daemon_set in &spec.daemon_sets {
+        create(client, &path("daemonsets", "kube-system"), &daemon_set_object(daemon_set)).await?;
+    }
+    for application in &spec.applications {
+        let Application { namespace, name, budget, .. } = application;
+        create(client, &path("replicasets", namespace), &application_object(application)).await?;
+        if let Some(budget) = budget {
+            create(client, &path("poddisruptionbudgets", namespace), &pod_budget(name, name, budget)).await?;
+        }
+    }
+    let mut returning = Vec::new();
+    for PodFaultSpec { node, fault } in &spec.faults {
+        returning.extend(create_fault(client, node, *fault).await?);
+    }
+    Ok(returning)
+}
+
+/// Creates an object, and returns it as the server stores it.
+async fn create(client: &Client, path: &str, object: &Value) -> Result<Value, kube::Error> {
+    let request = Request::new(path).create(&PostParams::default(), object.to_string().into_bytes());
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+/// Spec of a pod with one container, which has exclusive CPUs if the CPU manager's policy is static.
+fn pod_spec(exclusive_cpus: bool) -> Map<String, Value> {
+    let resources = if exclusive_cpus {
+        json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}})
+    } else {
+        json!({"requests": {"cpu": "100m", "memory": "64Mi"}})
     };
-    let mut all: Vec<NewObject> = namespaces.into_iter().map(namespace).collect();
-    all.extend(spec.daemon_sets.iter().map(daemon_set));
-    all.extend(spec.applications.iter().flat_map(application));
-    all.extend(spec.faults.iter().flat_map(|PodFaultSpec { node, fault }| pod(node, *fault)));
-    all
+    let container = json!({"name": "main", "image": "registry.example.com/main:1", "resources": resources});
+    Map::from_iter([("containers".to_owned(), json!([container]))])
 }
 
-/// Template of a pod.
-struct Template {
-    /// Value of the label `app`.
-    name: String,
-    annotations: Map<String, Value>,
-    spec: Map<String, Value>,
-}
-
-impl Template {
-    /// Creates a template with one container, which has exclusive CPUs if the CPU manager's policy is static.
-    fn new(name: &str, exclusive_cpus: bool) -> Self {
-        let resources = if exclusive_cpus {
-            json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}})
-        } else {
-            json!({"requests": {"cpu": "100m", "memory": "64Mi"}})
-        };
-        let container = json!({"name": "main", "image": "registry.example.com/main:1", "resources": resources});
-        let spec = Map::from_iter([("containers".to_owned(), json!([container]))]);
-        Self { name: name.to_owned(), annotations: Map::new(), spec }
+fn daemon_set_object(DaemonSet { name, tolerates_all, exclusive_cpus }: &DaemonSet) -> Value {
+    let mut spec = pod_spec(*exclusive_cpus);
+    spec.insert("priorityClassName".to_owned(), "system-node-critical".into());
+    if *tolerates_all {
+        spec.insert("tolerations".to_owned(), json!([{"operator": "Exists"}]));
     }
-
-    fn set(&mut self, field: &str, value: impl Into<Value>) {
-        self.spec.insert(field.to_owned(), value.into());
-    }
-
-    fn annotate(&mut self, key: &str, value: &str) {
-        self.annotations.insert(key.to_owned(), value.into());
-    }
-
-    fn to_value(&self) -> Value {
-        let metadata = json!({"labels": {"app": self.name}, "annotations": self.annotations});
-        json!({"metadata": metadata, "spec": self.spec})
-    }
-}
-
-fn daemon_set(daemon_set: &DaemonSet) -> NewObject {
-    let name = &daemon_set.name;
-    let mut template = Template::new(name, daemon_set.exclusive_cpus);
-    template.set("priorityClassName", "system-node-critical");
-    if daemon_set.tolerates_all {
-        template.set("tolerations", json!([{"operator": "Exists"}]));
-    }
-    let object = json!({
+    json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
-    });
-    NewObject::new("apps", "daemonsets", "kube-system", object)
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+        },
+    })
 }
 
-fn application(application: &Application) -> Vec<NewObject> {
-    let Application { namespace, name, replicas, budget, node_selector, priority_class, grace } = application;
-    let mut template = Template::new(name, false);
-    template.set("terminationGracePeriodSeconds", *grace);
-    if !node_selector.is_empty() {
-        template.set("nodeSelector", json!(node_selector));
+fn application_object(application: &Application) -> Value {
+    let mut spec = pod_spec(false);
+    spec.insert("terminationGracePeriodSeconds".to_owned(), application.grace.into());
+    if !application.node_selector.is_empty() {
+        spec.insert("nodeSelector".to_owned(), json!(application.node_selector));
     }
-    if !priority_class.is_empty() {
-        template.set("priorityClassName", priority_class.as_str());
+    if !application.priority_class.is_empty() {
+        spec.insert("priorityClassName".to_owned(), json!(application.priority_class));
     }
-    let replica_set = replica_set(namespace, *replicas, &template);
-    let (limit, amount) = match budget {
-        None => return vec![replica_set],
-        Some(Budget::MinAvailable(amount)) => ("minAvailable", amount),
-        Some(Budget::MaxUnavailable(amount)) => ("maxUnavailable", amount),
-    };
-    let amount = amount.parse::<u32>().map_or_else(|_| json!(amount), |number| json!(number));
-    vec![replica_set, pod_budget(namespace, name, name, &json!({limit: amount}))]
+    replica_set(&application.name, application.replicas, &json!({}), &spec)
 }
 
-fn replica_set(namespace: &str, replicas: usize, template: &Template) -> NewObject {
-    let name = &template.name;
-    let object = json!({
+fn replica_set(name: &str, replicas: usize, annotations: &Value, spec: &Map<String, Value>) -> Value {
+    json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
-    });
-    NewObject::new("apps", "replicasets", namespace, object)
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": spec},
+        },
+    })
 }
 
-/// A budget of the pods with a label `app`. `limit` is the spec without the selector.
-fn pod_budget(namespace: &str, name: &str, app: &str, limit: &Value) -> NewObject {
-    let mut spec = Map::from_iter([("selector".to_owned(), json!({"matchLabels": {"app": app}}))]);
-    spec.extend(limit.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
-    let object = json!({
+/// A budget of the pods with a label `app`.
+fn pod_budget(name: &str, app: &str, budget: &Budget) -> Value {
+    let (limit, amount) = match budget {
+        Budget::MinAvailable(amount) => ("minAvailable", amount),
+        Budget::MaxUnavailable(amount) => ("maxUnavailable", amount),
+    };
+    let amount = amount.parse::<u32>().map_or_else(|_| json!(amount), |number| json!(number));
+    json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name},
-        "spec": spec,
-    });
-    NewObject::new("policy", "poddisruptionbudgets", namespace, object)
+        "spec": {"selector": {"matchLabels": {"app": app}}, limit: amount},
+    })
 }
 
-/// The pod of a fault on a node, with its controller and budgets. Most belong to a ReplicaSet of one replica.
-fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
+/// Reference to a controller.
+pub(super) fn controller(kind: &str, name: &str, uid: &str) -> Value {
+    json!([{
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    }])
+}
+
+/// Creates the pod of a fault on a node, with its controller, budgets and volume. Most belong to a ReplicaSet of one
+/// replica. Returns the pod if it comes back.
+async fn create_fault(client: &Client, node: &NodeName, fault: PodFault) -> Result<Option<ReturningPod>, kube::Error> {
     let name = format!("{fault}-{node}");
     let hash = blake3::hash(name.as_bytes()).to_hex();
-    let mut template = Template::new(&name, fault == PodFault::ExclusiveCpus);
+    let mut spec = pod_spec(fault == PodFault::ExclusiveCpus);
+    let mut set = |field: &str, value: Value| drop(spec.insert(field.to_owned(), value));
+    let mut annotations = json!({});
     match fault {
-        PodFault::Hangs => template.annotate(HANGS, "true"),
+        PodFault::Hangs => annotations = json!({HANGS: "true"}),
+        PodFault::Mirror => annotations = json!({MIRROR: hash.as_str()}),
         PodFault::Returns => {
-            template.annotate(RETURNS, "true");
-            template.set("tolerations", json!([{"operator": "Exists", "effect": "NoSchedule"}]));
-            template.set("nodeSelector", json!({"kubernetes.io/hostname": node.as_str()}));
+            set("tolerations", json!([{"operator": "Exists", "effect": "NoSchedule"}]));
+            set("nodeSelector", json!({"kubernetes.io/hostname": node.as_str()}));
         }
-        PodFault::Mirror => template.annotate(MIRROR, hash.as_str()),
-        PodFault::EmptyDir => template.set("volumes", json!([{"name": "scratch", "emptyDir": {}}])),
-        PodFault::ToleratesAll => template.set("tolerations", json!([{"operator": "Exists"}])),
+        PodFault::EmptyDir => set("volumes", json!([{"name": "scratch", "emptyDir": {}}])),
+        PodFault::ToleratesAll => set("tolerations", json!([{"operator": "Exists"}])),
         PodFault::StuckVolume => {
-            template.annotate(KEEPS_VOLUMES, "true");
-            template.set("volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]));
+            set("volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]));
         }
         PodFault::BlockedBudget | PodFault::TwoBudgets | PodFault::Unmanaged | PodFault::ExclusiveCpus => {}
     }
-    let mut all = Vec::new();
-    let (owners, owner) = match fault {
-        PodFault::Unmanaged => (json!([]), None),
-        PodFault::Mirror => (
-            json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": "", "controller": true}]),
-            Some(Place::new("", "nodes", "", node.as_str())),
-        ),
+    let owners = match fault {
+        PodFault::Unmanaged => json!([]),
+        PodFault::Mirror => {
+            let request = Request::new("/api/v1/nodes").get(node.as_str(), &GetParams::default());
+            let owner: Value = client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+            let uid = owner.pointer("/metadata/uid");
+            json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid, "controller": true}])
+        }
         // The sandbox has no StatefulSets, whose pods keep their names.
-        PodFault::Returns => (controller("StatefulSet", &name, hash.as_str()), None),
+        PodFault::Returns => controller("StatefulSet", &name, hash.as_str()),
         _ => {
-            all.push(replica_set(NAMESPACE, 1, &template));
-            (controller("ReplicaSet", &name, ""), Some(Place::new("apps", "replicasets", NAMESPACE, &name)))
+            let object = replica_set(&name, 1, &annotations, &spec);
+            let owner = create(client, &path("replicasets", NAMESPACE), &object).await?;
+            controller("ReplicaSet", &name, owner.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default())
         }
     };
-    template.set("nodeName", node.as_str());
+    spec.insert("nodeName".to_owned(), node.as_str().into());
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {"app": name},
-            "annotations": template.annotations,
-            "ownerReferences": owners,
-        },
-        "spec": template.spec,
+        "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations, "ownerReferences": owners},
+        "spec": spec,
     });
-    all.push(NewObject { owner, ..NewObject::new("", "pods", NAMESPACE, pod) });
+    create(client, &path("pods", NAMESPACE), &pod).await?;
     let budgets: &[&str] = match fault {
         PodFault::BlockedBudget => &[""],
         PodFault::TwoBudgets => &["-a", "-b"],
         _ => &[],
     };
-    all.extend(budgets.iter().map(|suffix| {
-        let budget = format!("{name}{suffix}");
-        pod_budget(NAMESPACE, &budget, &name, &json!({"maxUnavailable": 0}))
-    }));
-    all
+    for suffix in budgets {
+        let budget = pod_budget(&format!("{name}{suffix}"), &name, &Budget::MaxUnavailable("0".to_owned()));
+        create(client, &path("poddisruptionbudgets", NAMESPACE), &budget).await?;
+    }
+    if fault == PodFault::StuckVolume {
+        attach_volume(client, &name, node, hash.as_str()).await?;
+    }
+    let returns = matches!(fault, PodFault::Returns | PodFault::Mirror);
+    Ok(returns.then(|| ReturningPod { name, node: node.clone(), object: pod }))
+}
+
+/// Attaches the volume of a claim to a node. No component detaches it.
+async fn attach_volume(client: &Client, claim: &str, node: &NodeName, hash: &str) -> Result<(), kube::Error> {
+    let name = format!("csi-{hash}");
+    let object = json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": name},
+        "spec": {
+            "attacher": "csi.sandbox.nodecfg.dev",
+            "nodeName": node.as_str(),
+            "source": {"persistentVolumeName": format!("pv-{NAMESPACE}-{claim}")},
+        },
+    });
+    create(client, ATTACHMENTS, &object).await?;
+    // The server drops the status of a new object.
+    let patch = Patch::Merge(json!({"status": {"attached": true}}));
+    let request = Request::new(ATTACHMENTS).patch_subresource("status", &name, &PatchParams::default(), &patch);
+    client.request_text(request.map_err(kube::Error::BuildRequest)?).await.map(|_| ())
 }
