@@ -387,16 +387,7 @@ async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> 
 
 #[tokio::test]
 async fn joins_the_watches_of_nodes_and_node_configs() {
-    watches_continue_from_the_lists(api(ServerProfile::V1_36, &["n1", "n2"])).await;
-}
-
-#[tokio::test]
-async fn watches_continue_from_streaming_lists() {
-    let options = ApiOptions { profile: ServerProfile::V1_36, reports_progress: true, ..ApiOptions::default() };
-    watches_continue_from_the_lists(api_with(options, &["n1", "n2"])).await;
-}
-
-async fn watches_continue_from_the_lists(api: Api) {
+    let api = api(ServerProfile::V1_36, &["n1", "n2"]);
     define(&api);
     let reader = reader(&api).with_binding(None).await.expect("bound");
     let (writer, _held) = writer(&reader).await;

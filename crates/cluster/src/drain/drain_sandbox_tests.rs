@@ -109,20 +109,11 @@ async fn evicts_within_budgets_and_sees_pods_go() {
         assert_eq!(cluster.names(&pods), names(&["a", "b"]));
 
         assert_eq!(cluster.writer.evict(&a).await, Ok(EvictionAnswer::Evicted));
-        // Newer servers first write the condition DisruptionTarget.
-        loop {
-            let PodEvent::Upsert(changed) = next().await else { panic!("the pod ends") };
-            assert_eq!(changed.uid, a.uid);
-            if changed.deleting {
-                break;
-            }
-        }
+        let PodEvent::Upsert(changed) = next().await else { panic!("the pod ends") };
+        assert_eq!((&changed.uid, changed.deleting), (&a.uid, true));
         let refused = cluster.writer.evict(&b).await.expect("an answer");
         // The controller has not counted the pods again.
-        let reason = match profile {
-            ServerProfile::V1_21 => "The disruption budget web needs 2 healthy pods and has 3 currently",
-            ServerProfile::V1_36 => "The disruption budget web does not allow evicting pods currently",
-        };
+        let reason = "The disruption budget web needs 2 healthy pods and has 3 currently";
         assert_eq!(refused, EvictionAnswer::Blocked { reason: reason.to_owned() });
         cluster.end(&a).await;
         assert_eq!(next().await, PodEvent::Gone { uid: a.uid.clone() });

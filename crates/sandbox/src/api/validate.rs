@@ -22,11 +22,11 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 fn is_label(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&text.len()) && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+    !text.is_empty() && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 fn label(text: &str) -> Option<&'static str> {
-    (!is_label(text)).then_some(LABEL)
+    (text.len() > 63 || !is_label(text)).then_some(LABEL)
 }
 
 fn subdomain(text: &str) -> Option<&'static str> {
