@@ -16,8 +16,10 @@ COPY . .
 # `nodecfg version` prints this commit: --build-arg NODECFG_COMMIT=$(git rev-parse HEAD)
 ARG NODECFG_COMMIT
 # Rust's musl targets link statically. The readelf lines fail the build if a binary is dynamic.
-RUN cargo build --profile dist --locked --features opentelemetry --bin nodecfg --bin nodecfg-agent \
+# Without the feature `sandbox`, so that no image contains an API server.
+RUN cargo build --profile dist --locked -p nodecfg -p nodecfg-agent --no-default-features --features opentelemetry \
     && cp target/dist/nodecfg target/dist/nodecfg-agent / \
+    && ! grep -q nodecfg-sandbox-ca /nodecfg \
     && ! readelf --program-headers /nodecfg | grep -q INTERP \
     && ! readelf --program-headers /nodecfg-agent | grep -q INTERP
 

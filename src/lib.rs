@@ -21,6 +21,7 @@ pub mod repository;
 pub mod review;
 pub mod rollout;
 pub(crate) mod runs;
+#[cfg(feature = "sandbox")]
 pub mod sandbox_nodes;
 pub mod status;
 pub mod telemetry;

@@ -407,3 +407,33 @@ fn overlay_of_documentation_builds() {
     assert_eq!(container["volumeMounts"].as_array().unwrap().len(), 3);
     assert!(container["image"].as_str().unwrap().starts_with("registry.example.com/"));
 }
+
+/// The API server of the sandbox, and what only an API server needs.
+const SANDBOX: [&str; 3] = ["nodecfg-sandbox", "axum", "rcgen"];
+
+/// Crates of the program `nodecfg` with these features.
+fn crates_with(features: &[&str]) -> BTreeSet<String> {
+    let tree = ["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "-p", "nodecfg"];
+    let output = Command::new(env!("CARGO")).args(tree).args(features).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn production_programs_contain_no_api_server() {
+    let with_sandbox = crates_with(&[]);
+    assert!(SANDBOX.iter().all(|name| with_sandbox.contains(*name)), "the default build has a sandbox");
+    for file in ["Dockerfile", ".github/workflows/release.yml", "action/build.sh"] {
+        let text = read(file);
+        let builds: Vec<&str> = text.lines().filter(|line| line.contains("cargo build")).collect();
+        let [build] = builds.as_slice() else { panic!("{file}: {builds:?}") };
+        let words: Vec<&str> = build.split_whitespace().collect();
+        let features = words.iter().position(|word| *word == "--features").map(|at| &words[at..=at + 1]);
+        let defaults = words.iter().filter(|word| **word == "--no-default-features");
+        let flags: Vec<&str> = features.into_iter().flatten().chain(defaults).copied().collect();
+        let crates = crates_with(&flags);
+        assert!(crates.contains("kubelet-config"), "{file}: {crates:?}");
+        assert!(SANDBOX.iter().all(|name| !crates.contains(*name)), "{file}: {crates:?}");
+    }
+}

@@ -36,6 +36,7 @@ mod render;
 mod reset;
 mod resume;
 mod rollback;
+#[cfg_attr(not(feature = "sandbox"), path = "without_sandbox.rs")]
 mod sandbox;
 mod schema;
 mod status;

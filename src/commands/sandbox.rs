@@ -11,6 +11,7 @@ use crate::report::findings;
 use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::Desired;
+pub(super) use nodecfg_sandbox::Embedded;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::fault::KINDS;
 use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
@@ -18,7 +19,7 @@ use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::workloads::fault::POD_FAULTS;
 use nodecfg_sandbox::workloads::spec::MAX_PODS;
 use nodecfg_sandbox::workloads::{PodFaultSpec, WorkloadSpec};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, SandboxError, nodes};
+use nodecfg_sandbox::{EmbeddedOptions, SandboxError, nodes};
 
 /// Default speed of simulated kubelets. A change takes about one second.
 const DEFAULT_SPEED: f64 = 10.0;
@@ -137,6 +138,12 @@ Examples:
   nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml
   nodecfg sandbox --pods 10 --pod-fault node-1=blocked-budget --kubeconfig-out sandbox.yaml
   nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
+
+impl From<SandboxError> for CommandError {
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox { message: error.to_string(), help: error.help() }
+    }
+}
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let requested = args.kubernetes_version.map(Version::profile);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::sandbox::{START_CONFIGURATION, SandboxArgs};
+use super::sandbox::{Embedded, START_CONFIGURATION, SandboxArgs};
 use super::{CommandResult, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
 use crate::arguments::dry_run::DryRunArgs;
@@ -23,7 +23,6 @@ use crate::runs::run::Purpose;
 use crate::runs::{plan_file, run, write_review};
 use nodecfg_clock::ScaledClock;
 use nodecfg_plan::Options;
-use nodecfg_sandbox::Embedded;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///

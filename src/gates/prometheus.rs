@@ -190,6 +190,6 @@ impl Prometheus {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sandbox"))]
 #[path = "prometheus_tests.rs"]
 mod tests;

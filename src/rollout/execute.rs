@@ -34,7 +34,7 @@ use nodecfg_rollout::{Outcome, StopReason, state_machine};
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "sandbox"))]
 mod wire_tests;
 
 /// Requested stop of a rollout.

@@ -20,7 +20,6 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::snapshot::Snapshot;
 use nodecfg_plan::saved::{Difference, SavedPlanError};
 use nodecfg_plan::{Problem, Violation};
-use nodecfg_sandbox::SandboxError;
 
 /// Result of a command.
 pub(crate) type CommandResult = Result<Exit, CommandError>;
@@ -57,7 +56,7 @@ pub(crate) enum CommandError {
     /// The plan violates an invariant, which is a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
-    Sandbox(SandboxError),
+    Sandbox { message: String, help: String },
     /// Output could not be written.
     Output(io::Error),
     /// A file of `--report` could not be written.
@@ -173,12 +172,6 @@ impl From<OrderError> for CommandError {
     }
 }
 
-impl From<SandboxError> for CommandError {
-    fn from(error: SandboxError) -> Self {
-        Self::Sandbox(error)
-    }
-}
-
 fn message(code: &str, message: impl ToString, help: impl Into<String>) -> ErrorMessage {
     ErrorMessage { code: code.to_owned(), message: message.to_string(), help: help.into() }
 }
@@ -217,7 +210,7 @@ impl CommandError {
             Self::Stale { .. } => RunFailure::StalePlan,
             Self::PlanFile { .. } => RunFailure::PlanFile,
             Self::Report { .. } => RunFailure::Usage,
-            Self::Violations(_) | Self::Sandbox(_) | Self::Output(_) | Self::Runtime(_) => RunFailure::Internal,
+            Self::Violations(_) | Self::Sandbox { .. } | Self::Output(_) | Self::Runtime(_) => RunFailure::Internal,
         }
     }
 
@@ -225,7 +218,7 @@ impl CommandError {
         match self {
             Self::Usage { .. }
             | Self::Violations(_)
-            | Self::Sandbox(_)
+            | Self::Sandbox { .. }
             | Self::Output(_)
             | Self::Report { .. }
             | Self::Runtime(_) => Exit::Failed,
@@ -280,7 +273,7 @@ impl CommandError {
                 let help = "report this text as a bug of nodecfg";
                 return violations.iter().map(|violation| message("plan-violation", text(violation), help)).collect();
             }
-            Self::Sandbox(error) => message("sandbox", error, error.help()),
+            Self::Sandbox { message: text, help } => message("sandbox", text, help),
             Self::Output(error) => {
                 message("output", format!("cannot write the output: {error}"), "check the free space of the disk")
             }

@@ -1,0 +1,78 @@
+//! `nodecfg sandbox` and `sync --sandbox` in a build without the feature `sandbox`: they say where the embedded cluster
+//! is. Images and archives are such builds, so that a production binary contains no API server.
+
+use super::{CommandError, CommandResult, Terminal};
+use crate::arguments::repository::Loaded;
+use nodecfg_clock::ScaledClock;
+
+/// Run a test cluster. This build has none.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
+    arguments: Vec<String>,
+}
+
+pub(super) async fn run(_args: &Args, _terminal: &mut Terminal) -> CommandResult {
+    Err(missing())
+}
+
+fn missing() -> CommandError {
+    CommandError::Sandbox {
+        message: "this build has no sandbox: images and archives of nodecfg contain no API server".to_owned(),
+        help: "run it from a clone of nodecfg's repository: `cargo run -- sandbox`".to_owned(),
+    }
+}
+
+/// What nodes that match a repository start with.
+pub(super) const START_CONFIGURATION: &str = "";
+
+/// Arguments that run `sync` against an embedded cluster.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct SandboxArgs {
+    /// Run against an embedded cluster. This build has none.
+    #[arg(long, hide = true)]
+    sandbox: bool,
+}
+
+/// The embedded cluster, of which this build has none.
+pub(super) enum Embedded {}
+
+impl SandboxArgs {
+    /// Speed of the nodes' time.
+    pub(super) fn speed(&self) -> f64 {
+        1.0
+    }
+
+    /// The embedded cluster in messages.
+    pub(super) fn server(&self) -> String {
+        String::new()
+    }
+
+    /// Refuses to start an embedded cluster.
+    pub(super) async fn start(&self, _: &Loaded, _: &mut Terminal) -> Result<Option<Embedded>, CommandError> {
+        if self.sandbox { Err(missing()) } else { Ok(None) }
+    }
+}
+
+impl Embedded {
+    /// In-process client.
+    pub(super) fn client(&self) -> kube::Client {
+        match *self {}
+    }
+
+    /// Server name in errors.
+    pub(super) fn in_process_server(&self) -> &'static str {
+        match *self {}
+    }
+
+    /// Clock for limits.
+    pub(super) fn limits_clock(&self) -> ScaledClock {
+        match *self {}
+    }
+
+    /// Stops the cluster.
+    pub(super) async fn stop(self, serving: Option<()>) {
+        let _ = serving;
+        match self {}
+    }
+}
