@@ -12,6 +12,7 @@ pub mod agents;
 pub mod api;
 pub mod embedded;
 pub mod kubelets;
+mod machines;
 pub mod nodes;
 mod running;
 pub mod server;

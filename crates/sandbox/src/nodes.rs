@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::kubelets::host_spec::HOST_ANNOTATION;
-use super::kubelets::requests::{ready_condition, seconds};
-use super::kubelets::{Fault, Faults, HostSpec, Ready, aftermath, supports_dynamic_config};
+use super::kubelets::report::{Ready, ready_condition, seconds};
+use super::kubelets::{Fault, Faults, HostSpec, aftermath, supports_dynamic_config};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::process::{KubeletWrite, Process};
+use super::process::Process;
 use crate::api::ProxyResult;
-use crate::kubelets::{BootedConfig, Fault, HostSpec, configz};
+use crate::kubelets::report::KubeletWrite;
+use crate::kubelets::{BootedConfig, Fault, HostSpec};
+use crate::machines::{Machine, unreachable};
 use crate::running::{CONFIG_DIR, CONFIG_FILE, Inputs, Running, RunningCache};
 use kubelet_config::effective::is_read;
 use kubelet_config::risk::StateFile;
@@ -71,7 +73,6 @@ pub(super) struct HostOptions {
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
-    pub(super) heartbeat: Option<std::time::Duration>,
     pub(super) clock: ScaledClock,
     pub(super) rng: fastrand::Rng,
     pub(super) cache: RunningCache,
@@ -160,7 +161,7 @@ impl SimHost {
         let minor = minor(options.version);
         let running = options.cache.of(inputs(&disk, minor, spec.arguments(options.fault.as_ref())));
         let fault = options.fault;
-        let process = Process::new(Arc::clone(&running), fault.clone(), options.heartbeat, options.rng, now);
+        let process = Process::new(Arc::clone(&running), fault.clone(), options.rng, now);
         let inner = Inner {
             process,
             restarts: 0,
@@ -193,42 +194,9 @@ impl SimHost {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a receiver that is notified of possible changes of the host.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
-    }
-
     /// Number of restarts of the kubelet.
     pub(super) fn kubelet_restarts(&self) -> u64 {
         self.lock().restarts
-    }
-
-    /// Sets or removes the fault. A host that the old fault kept down boots.
-    pub(super) fn inject(&self, fault: Option<Fault>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        match inner.fault {
-            Some(Fault::DiskFull) => self.disk.clear_faults(),
-            Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
-            _ => {}
-        }
-        put_later_drop_in(&self.disk, fault.as_ref());
-        self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
-        (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
-        match &fault {
-            Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
-            Some(Fault::ApiOutage(seconds)) => {
-                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(*seconds)).ok();
-            }
-            _ => {}
-        }
-        inner.process.set_fault(fault, now);
-        let comes_up = inner.process.may_power_on();
-        drop(inner);
-        if comes_up {
-            self.start_kubelet();
-        }
-        self.changed.send_replace(());
     }
 
     /// Fault of the host.
@@ -258,34 +226,6 @@ impl SimHost {
     /// Time of the kubelet's last Lease renewal; `None` if the kubelet does not run.
     pub(super) fn renewed(&self) -> Option<Timestamp> {
         self.lock().process.renewed(self.clock.now())
-    }
-
-    /// Response of the kubelet to the API server.
-    pub(super) fn get_from_kubelet(&self, path: &str) -> ProxyResult {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        match inner.process.check_healthz(now) {
-            Ok(()) => configz::respond(path, inner.process.running(), inner.fault.as_ref()),
-            Err(_) => configz::unreachable(),
-        }
-    }
-
-    /// Returns the kubelet's due writes and the time of the next call.
-    pub(super) fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        let writes = inner.process.advance(now);
-        let rewrites = inner.process.is_to_rewrite() && !std::mem::replace(&mut inner.rewritten, true);
-        if rewrites {
-            let text = format!("{}{REWRITTEN}", self.spec.own_file());
-            self.disk.put(Path::new(CONFIG_FILE), text.as_bytes(), 0o644);
-        }
-        if rewrites || inner.process.is_to_start(now) {
-            drop(inner);
-            self.start_kubelet();
-            inner = self.lock();
-        }
-        (writes, inner.process.wake())
     }
 
     /// What the kubelet would run if it started.
@@ -336,6 +276,70 @@ impl SimHost {
             inner.handle_state_files(state);
         }
         Some((inner.process.command_time(), fails))
+    }
+}
+
+impl Machine for SimHost {
+    /// A host that the old fault kept down boots.
+    fn inject(&self, fault: Option<Fault>) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        match inner.fault {
+            Some(Fault::DiskFull) => self.disk.clear_faults(),
+            Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
+            _ => {}
+        }
+        put_later_drop_in(&self.disk, fault.as_ref());
+        self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
+        (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
+        match &fault {
+            Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
+            Some(Fault::ApiOutage(seconds)) => {
+                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(*seconds)).ok();
+            }
+            _ => {}
+        }
+        inner.process.set_fault(fault, now);
+        let comes_up = inner.process.may_power_on();
+        drop(inner);
+        if comes_up {
+            self.start_kubelet();
+        }
+        self.changed.send_replace(());
+    }
+
+    fn answer(&self, path: &str) -> ProxyResult {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        match inner.process.check_healthz(now) {
+            Ok(()) => inner.process.running().answer(path, inner.fault.as_ref()),
+            Err(_) => unreachable(),
+        }
+    }
+
+    fn clock(&self) -> &ScaledClock {
+        &self.clock
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let writes = inner.process.advance(now);
+        let rewrites = inner.process.is_to_rewrite() && !std::mem::replace(&mut inner.rewritten, true);
+        if rewrites {
+            let text = format!("{}{REWRITTEN}", self.spec.own_file());
+            self.disk.put(Path::new(CONFIG_FILE), text.as_bytes(), 0o644);
+        }
+        if rewrites || inner.process.is_to_start(now) {
+            drop(inner);
+            self.start_kubelet();
+            inner = self.lock();
+        }
+        (writes, inner.process.wake())
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::kubelets::Fault;
 use crate::kubelets::aftermath::GoneDevices;
-use crate::kubelets::{Aftermath, Fault, Ready};
+use crate::kubelets::report::{KubeletWrite, Ready};
 use crate::running::Running;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::host::ServiceReport;
@@ -30,24 +31,6 @@ const TIME_TO_DEATH: Duration = Duration::from_secs(15);
 const NODE_GRACE: Duration = Duration::from_secs(40);
 /// Time from the start to the first flap, and between flaps.
 const FLAP_INTERVAL: Duration = Duration::from_secs(20);
-
-/// A write of the kubelet to the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KubeletWrite {
-    /// The Ready condition of the Node.
-    Ready {
-        /// Readiness to report.
-        ready: Ready,
-        /// Set if the readiness differs from the last report.
-        changed: bool,
-    },
-    /// Renewal of the Lease.
-    Renew,
-    /// The Event for the start of the kubelet.
-    Started,
-    /// What the restart did to devices and pods.
-    Aftermath(Aftermath),
-}
 
 /// State of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,23 +67,14 @@ pub(super) struct Process {
     ready: Ready,
     /// Time of the next readiness change by a fault.
     ready_change: Option<Timestamp>,
-    devices: GoneDevices<Timestamp>,
-    heartbeat: Option<Duration>,
-    next_heartbeat: Option<Timestamp>,
+    devices: GoneDevices,
     /// Writes to carry out.
     writes: Vec<KubeletWrite>,
 }
 
 impl Process {
     /// Creates a running kubelet with this configuration.
-    pub(super) fn new(
-        config: Arc<Running>,
-        fault: Option<Fault>,
-        heartbeat: Option<Duration>,
-        mut rng: fastrand::Rng,
-        now: Timestamp,
-    ) -> Self {
-        let next_heartbeat = heartbeat.map(|period| now + period.mul_f64(rng.f64()));
+    pub(super) fn new(config: Arc<Running>, fault: Option<Fault>, rng: fastrand::Rng, now: Timestamp) -> Self {
         let mut process = Self {
             fault: None,
             rng,
@@ -114,8 +88,6 @@ impl Process {
             ready: Ready::Yes,
             ready_change: None,
             devices: GoneDevices::default(),
-            heartbeat,
-            next_heartbeat,
             writes: vec![KubeletWrite::Renew],
         };
         process.set_fault(fault, now);
@@ -269,12 +241,6 @@ impl Process {
         }
         self.writes.extend(self.devices.due(now).map(KubeletWrite::Aftermath));
         self.update_readiness(now);
-        if let (Some(period), Some(at), ProcessState::Up { .. }) = (self.heartbeat, self.next_heartbeat, &self.state)
-            && at <= now
-        {
-            self.next_heartbeat = Some(now + period);
-            self.writes.extend([KubeletWrite::Renew, KubeletWrite::Ready { ready: self.ready, changed: false }]);
-        }
     }
 
     /// Time of the next due work.
@@ -290,10 +256,7 @@ impl Process {
         let up = matches!(self.state, ProcessState::Up { .. });
         let grace = self.silent.filter(|_| self.ready != Ready::Unknown).map(|since| since + NODE_GRACE);
         let ready_change = self.ready_change.filter(|_| up || self.state == ProcessState::Off);
-        [state_change, ready_change, grace, self.devices.wake(), self.next_heartbeat.filter(|_| up)]
-            .into_iter()
-            .flatten()
-            .min()
+        [state_change, ready_change, grace, self.devices.wake()].into_iter().flatten().min()
     }
 
     fn up(&mut self, now: Timestamp) {
@@ -308,7 +271,7 @@ impl Process {
         self.writes.extend([
             KubeletWrite::Ready { ready: self.ready, changed },
             KubeletWrite::Renew,
-            KubeletWrite::Started,
+            KubeletWrite::started(),
         ]);
     }
 

@@ -23,7 +23,7 @@ use super::budget;
 use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABLE};
 use super::populate::{self, NAMESPACE, ReturningPod, controller, path};
 use super::spec::WorkloadSpec;
-use crate::kubelets::requests::seconds;
+use crate::kubelets::report::seconds;
 use crate::watch::{self, Change, Meta, Object, Part};
 
 /// Capacity of the channel of watched changes.
