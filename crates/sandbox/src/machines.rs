@@ -14,9 +14,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::api::{Api, NodeProxy, ProxyResult};
-use crate::kubelets::Fault;
 use crate::kubelets::report::{KubeletWrite, NODES};
-use crate::watch::{self as watched, Change, Meta, Object};
+use crate::kubelets::{Fault, Faults};
+use crate::watch::{self as watched, Change, Meta, Object, Part};
+use nodecfg_agent::api::PointerPlace;
+use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -25,19 +27,19 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 pub(crate) const BACKLOG: usize = 256;
 
 /// Parts of a Node that a machine reads.
-pub(crate) type Node = Object<NodeSpec, NodeStatus>;
+pub type Node = Object<NodeSpec, NodeStatus>;
 
 /// Spec of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeSpec {
+pub struct NodeSpec {
     pub config_source: Option<ConfigSource>,
 }
 
 /// Status of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeStatus {
+pub struct NodeStatus {
     pub config: Option<Value>,
     pub node_info: NodeInfo,
 }
@@ -45,16 +47,49 @@ pub(crate) struct NodeStatus {
 /// Facts about a machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeInfo {
+pub struct NodeInfo {
     pub kubelet_version: String,
 }
 
 /// A ConfigMap with its text.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ConfigMap {
+pub struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
+}
+
+/// Options of the machines.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Speed of simulated time, above 0; 1 is real time.
+    pub speed: f64,
+    /// Seed of all random values. A node's values depend on the seed and its name only.
+    pub seed: u64,
+    /// Initial faults; they also apply to nodes that appear later.
+    pub faults: Faults,
+    /// Emits Events of kubelets.
+    pub events: bool,
+    /// Settings of agents; durations are in simulated time.
+    pub settings: Settings,
+    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
+    pub join: Option<PointerPlace>,
+    /// Forwards the log of agents to this process's log. On real nodes, it is in the node's log.
+    pub log: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            speed: 1.0,
+            seed: 0,
+            faults: Faults::default(),
+            events: true,
+            settings: Settings::default(),
+            join: None,
+            log: true,
+        }
+    }
 }
 
 /// Error that prevents the start of machines.
@@ -87,7 +122,7 @@ pub enum InjectError {
 }
 
 /// Machine of a Node, shared by its task and the cluster.
-pub(crate) trait Machine: Send + Sync + 'static {
+pub trait Machine: Send + Sync + 'static {
     /// Sets or removes the fault.
     fn inject(&self, fault: Option<Fault>);
     /// Answers a GET request of the API server to the kubelet.
@@ -150,15 +185,16 @@ async fn get_config_map(client: &Client, source: &ConfigMapSource) -> Option<Con
 /// Creates the machine of a Node, and the work of its task.
 type Create<M> = dyn Fn(&NodeName, &Node) -> (Arc<M>, BoxFuture<'static, ()>) + Send + Sync;
 
-/// Running machines, which stop when dropped.
-pub(crate) struct Machines<M> {
-    pub(crate) clock: ScaledClock,
+/// Running machines of a kind, which stop when dropped.
+pub struct Machines<M> {
+    clock: ScaledClock,
     running: Arc<RunningMachines<M>>,
+    /// Watches of Nodes and other objects.
     tasks: JoinSet<()>,
 }
 
 /// Machines by Node.
-pub(crate) struct RunningMachines<M> {
+struct RunningMachines<M> {
     create: Box<Create<M>>,
     by_node: Mutex<HashMap<NodeName, RunningMachine<M>>>,
 }
@@ -187,7 +223,11 @@ pub(crate) fn seed_of(seed: u64, name: &NodeName) -> u64 {
 
 impl<M: Machine> Machines<M> {
     /// Starts a machine for every current and later Node.
-    pub(crate) async fn start(client: Client, clock: ScaledClock, create: Box<Create<M>>) -> Result<Self, StartError> {
+    pub(crate) async fn start_machines(
+        client: Client,
+        clock: ScaledClock,
+        create: Box<Create<M>>,
+    ) -> Result<Self, StartError> {
         let listed = watched::list(&client, NODES).await;
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let running = Arc::new(RunningMachines { create, by_node: Mutex::default() });
@@ -204,25 +244,54 @@ impl<M: Machine> Machines<M> {
         Ok(Self { clock, running, tasks })
     }
 
-    /// The machines, for further tasks.
-    pub(crate) fn running(&self) -> &Arc<RunningMachines<M>> {
-        &self.running
+    /// Follows another collection, whose changes matter to machines.
+    pub(crate) fn follow<S: Part, T: Part>(
+        &mut self,
+        client: Client,
+        path: &'static str,
+        version: String,
+        take_over: fn(&M, &Change<Object<S, T>>),
+    ) {
+        let (sender, mut changes) = mpsc::channel(BACKLOG);
+        let running = Arc::clone(&self.running);
+        self.tasks.spawn(watched::follow(client, path, version, sender, |change| change));
+        self.tasks.spawn(async move {
+            while let Some(change) = changes.recv().await {
+                let machines: Vec<Arc<M>> = running.lock().values().map(|known| Arc::clone(&known.machine)).collect();
+                machines.iter().for_each(|machine| take_over(machine, &change));
+            }
+        });
+    }
+
+    /// Clock of the nodes.
+    #[must_use]
+    pub fn clock(&self) -> &ScaledClock {
+        &self.clock
+    }
+
+    /// Machine of a Node.
+    pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<M>> {
+        self.running.of(node)
     }
 
     /// Sets the fault of a node; `None` removes the fault.
-    pub(crate) fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
+    ///
+    /// # Errors
+    /// Fails for an unknown node.
+    pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         let machine = self.running.of(node).ok_or_else(|| InjectError::UnknownNode(node.clone()))?;
         machine.inject(fault);
         Ok(())
     }
 
     /// Proxy through which the API server reaches the kubelets.
-    pub(crate) fn proxy(&self) -> Arc<dyn NodeProxy> {
+    #[must_use]
+    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
         Arc::new(Proxy(Arc::downgrade(&self.running)))
     }
 
     /// Stops all machines.
-    pub(crate) async fn stop(mut self) {
+    pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         let machines = std::mem::take(&mut *self.running.lock());
         for mut machine in machines.into_values() {
@@ -260,11 +329,6 @@ impl<M: Machine> RunningMachines<M> {
     /// Machine of a Node.
     pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<M>> {
         self.lock().get(node).map(|running| Arc::clone(&running.machine))
-    }
-
-    /// All machines.
-    pub(crate) fn all(&self) -> Vec<Arc<M>> {
-        self.lock().values().map(|running| Arc::clone(&running.machine)).collect()
     }
 
     fn take_over(&self, change: Change<Node>) {

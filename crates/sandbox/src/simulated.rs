@@ -21,7 +21,7 @@ impl SimulatedNodes {
     ///
     /// # Errors
     /// Fails for an unknown node or a fault that the node does not support.
-    pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
+    pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         match self {
             Self::Kubelets(_) if fault.as_ref().is_some_and(Fault::needs_agent) => {
                 Err(InjectError::WithoutAgent(node.clone()))

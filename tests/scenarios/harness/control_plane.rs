@@ -124,7 +124,7 @@ impl ControlPlane {
             real_objects::uninstall(&client).await;
         }
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
-        nodes::create(&client, specs, Timestamp::now(), 2, 8).await.unwrap();
+        nodes::create(&client, specs, Timestamp::now(), 2).await.unwrap();
         let nodes = if agents {
             let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
             let options = AgentOptions { speed, faults, settings: settings(large, speed), ..AgentOptions::default() };

@@ -1,4 +1,4 @@
-//! Public handle of the simulated nodes with agents: options, start, fault injection, stop.
+//! Public handle of the simulated nodes with agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tracing::Instrument as _;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use super::host::{AgentHost, HostOptions, SimHost};
+use super::host::{AgentHost, SimHost};
 use super::host_client::{self, Connection};
-use crate::api::{Api, NodeProxy, ProxyResult};
-use crate::kubelets::{Fault, Faults, HostSpec};
-use crate::machines::{self, InjectError, Machine as _, Machines, Node, StartError, run_kubelet, seed_of, unreachable};
+use crate::api::{Api, ProxyResult};
+use crate::kubelets::HostSpec;
+use crate::machines::{self, Machine as _, Machines, Node, Options, StartError, run_kubelet, seed_of, unreachable};
 use crate::running::RunningCache;
-use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
+use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
@@ -36,44 +36,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// Delay after an agent that could not open its state, in simulated time.
 const RESTART_DELAY: Duration = Duration::from_secs(10);
 
-/// Options of the nodes.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Speed of simulated time, above 0; 1 is real time.
-    pub speed: f64,
-    /// Seed of all random values. A node's values depend on the seed and its name only.
-    pub seed: u64,
-    /// Initial faults; they also apply to nodes that appear later.
-    pub faults: Faults,
-    /// Emits Events of kubelets.
-    pub events: bool,
-    /// Settings of the agents; durations are in simulated time.
-    pub settings: Settings,
-    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
-    pub join: Option<PointerPlace>,
-    /// Forwards the agents' log to this process's log. On real nodes, it is in the node's log.
-    pub log: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            speed: 1.0,
-            seed: 0,
-            faults: Faults::default(),
-            events: true,
-            settings: Settings::default(),
-            join: None,
-            log: true,
-        }
-    }
-}
-
 /// Running nodes with agents, which stop when dropped.
-#[derive(Debug)]
-pub struct Agents {
-    machines: Machines<SimHost>,
-}
+pub type Agents = Machines<SimHost>;
 
 impl Agents {
     /// Starts an agent and a kubelet for every current and later Node.
@@ -103,50 +67,25 @@ impl Agents {
             options,
         };
         let create = move |name: &NodeName, node: &Node| cluster.create(name, node);
-        Ok(Self { machines: Machines::start(client, clock, Box::new(create)).await? })
-    }
-
-    /// Sets the fault of a node; `None` removes the fault.
-    ///
-    /// # Errors
-    /// Fails for an unknown node.
-    pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
-        self.machines.inject(node, fault)
+        Self::start_machines(client, clock, Box::new(create)).await
     }
 
     /// Disk of a node. `None` for an unknown node.
     #[must_use]
     pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
-        self.machines.running().of(node).map(|host| host.disk.clone())
+        self.of(node).map(|host| host.disk.clone())
     }
 
     /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node.
     #[must_use]
     pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
-        self.machines.running().of(node).map(|host| host.kubelet_restarts())
+        self.of(node).map(|host| host.kubelet_restarts())
     }
 
     /// Sends a GET request for a path to the kubelet of a node.
     #[must_use]
     pub fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {
-        self.machines.running().of(node).map_or_else(unreachable, |host| host.answer(path))
-    }
-
-    /// Clock of the nodes.
-    #[must_use]
-    pub fn clock(&self) -> &ScaledClock {
-        &self.machines.clock
-    }
-
-    /// Proxy through which the API server reaches the kubelets.
-    #[must_use]
-    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
-        self.machines.proxy()
-    }
-
-    /// Stops all nodes.
-    pub async fn stop(self) {
-        self.machines.stop().await;
+        self.of(node).map_or_else(unreachable, |host| host.answer(path))
     }
 }
 
@@ -163,15 +102,10 @@ impl Cluster {
     /// Creates a host, and the work of its agent and its kubelet.
     fn create(&self, name: &NodeName, node: &Node) -> (Arc<SimHost>, BoxFuture<'static, ()>) {
         let seed = seed_of(self.options.seed, name);
-        let host = Arc::new(SimHost::new(HostOptions {
-            spec: HostSpec::of(&node.metadata.annotations),
-            name: name.clone(),
-            version: KubeletVersion::parse(&node.status.node_info.kubelet_version),
-            fault: self.options.faults.of(name),
-            clock: self.clock.clone(),
-            rng: fastrand::Rng::with_seed(seed),
-            cache: self.cache.clone(),
-        }));
+        let spec = HostSpec::of(&node.metadata.annotations);
+        let version = KubeletVersion::parse(&node.status.node_info.kubelet_version);
+        let fault = self.options.faults.of(name);
+        let host = Arc::new(SimHost::new(name, spec, version, fault, &self.clock, &self.cache));
         let [first_delay, longest_delay] = [RETRY.0, RETRY.1].map(|delay| self.clock.real_duration(delay));
         let options = AgentClientOptions {
             request_timeout: REQUEST_TIMEOUT,

@@ -55,7 +55,6 @@ struct Inner {
     process: Process,
     /// Number of starts of the process after the first one.
     restarts: u64,
-    fault: Option<Fault>,
     /// End of an API server outage.
     outage: Option<Timestamp>,
     /// Whether another program has written the kubelet's file again since the fault began.
@@ -66,21 +65,9 @@ struct Inner {
     set_aside: BTreeMap<StateFile, String>,
 }
 
-/// Parameters of a host.
-#[derive(Debug)]
-pub(super) struct HostOptions {
-    pub(super) spec: HostSpec,
-    pub(super) name: NodeName,
-    pub(super) version: Option<KubeletVersion>,
-    pub(super) fault: Option<Fault>,
-    pub(super) clock: ScaledClock,
-    pub(super) rng: fastrand::Rng,
-    pub(super) cache: RunningCache,
-}
-
 /// A simulated host, shared by its agent and its kubelet.
 #[derive(Debug)]
-pub(super) struct SimHost {
+pub struct SimHost {
     pub(super) name: NodeName,
     /// Paths that the agent is started with.
     pub(super) paths: Paths,
@@ -141,9 +128,15 @@ fn put_later_drop_in(disk: &MemoryDisk, fault: Option<&Fault>) {
 
 impl SimHost {
     /// Creates a host that runs its own configuration, or the one that it has booted with.
-    pub(super) fn new(options: HostOptions) -> Self {
+    pub(super) fn new(
+        name: &NodeName,
+        spec: HostSpec,
+        version: Option<KubeletVersion>,
+        fault: Option<Fault>,
+        clock: &ScaledClock,
+        cache: &RunningCache,
+    ) -> Self {
         let disk = MemoryDisk::new();
-        let spec = options.spec;
         disk.put(Path::new(CONFIG_FILE), spec.own_file().as_bytes(), 0o644);
         for (path, text) in &spec.drop_ins {
             disk.put(&below_config_dir(path), text.as_bytes(), 0o644);
@@ -153,32 +146,28 @@ impl SimHost {
             // A folder without the agent's file. The kubelet reads no hidden file.
             disk.put(&below_config_dir(".keep"), &[], 0o644);
         }
-        let now = options.clock.now();
+        let now = clock.now();
         if let Some(booted) = spec.booted.clone() {
-            boot(&disk, &paths, booted, options.version, now);
+            boot(&disk, &paths, booted, version, now);
         }
-        put_later_drop_in(&disk, options.fault.as_ref());
-        let minor = minor(options.version);
-        let running = options.cache.of(inputs(&disk, minor, spec.arguments(options.fault.as_ref())));
-        let fault = options.fault;
-        let process = Process::new(Arc::clone(&running), fault.clone(), options.rng, now);
+        put_later_drop_in(&disk, fault.as_ref());
+        let running = cache.of(inputs(&disk, minor(version), spec.arguments(fault.as_ref())));
         let inner = Inner {
-            process,
+            process: Process::new(Arc::clone(&running), fault.clone(), now),
             restarts: 0,
-            fault: None,
             outage: None,
             rewritten: false,
             state_files: running.policies(),
             set_aside: BTreeMap::new(),
         };
         let host = Self {
-            name: options.name,
+            name: name.clone(),
             paths,
             disk,
-            clock: options.clock,
-            version: options.version,
+            clock: clock.clone(),
+            version,
             spec,
-            cache: options.cache,
+            cache: cache.clone(),
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
@@ -201,13 +190,13 @@ impl SimHost {
 
     /// Fault of the host.
     pub(super) fn fault(&self) -> Option<Fault> {
-        self.lock().fault.clone()
+        self.lock().process.fault().cloned()
     }
 
     /// Reports whether the agent runs.
     pub(super) fn runs_agent(&self) -> bool {
         let inner = self.lock();
-        inner.process.has_power() && inner.fault != Some(Fault::NeverAcknowledges)
+        inner.process.has_power() && inner.process.fault() != Some(&Fault::NeverAcknowledges)
     }
 
     /// Discards writes that were not durable if the host is down; `seed` selects them.
@@ -284,14 +273,14 @@ impl Machine for SimHost {
     fn inject(&self, fault: Option<Fault>) {
         let now = self.clock.now();
         let mut inner = self.lock();
-        match inner.fault {
+        match inner.process.fault() {
             Some(Fault::DiskFull) => self.disk.clear_faults(),
             Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
             _ => {}
         }
         put_later_drop_in(&self.disk, fault.as_ref());
         self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
-        (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
+        (inner.outage, inner.rewritten) = (None, false);
         match &fault {
             Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
             Some(Fault::ApiOutage(seconds)) => {
@@ -312,7 +301,7 @@ impl Machine for SimHost {
         let now = self.clock.now();
         let mut inner = self.lock();
         match inner.process.check_healthz(now) {
-            Ok(()) => inner.process.running().answer(path, inner.fault.as_ref()),
+            Ok(()) => inner.process.running().answer(path, inner.process.fault()),
             Err(_) => unreachable(),
         }
     }
@@ -339,7 +328,7 @@ impl Machine for SimHost {
             self.start_kubelet();
             inner = self.lock();
         }
-        (writes, inner.process.wake())
+        (writes, inner.process.wake(now))
     }
 }
 

@@ -11,7 +11,9 @@ mod host;
 mod host_client;
 mod process;
 
-pub use handle::{Agents, Options};
+pub use handle::Agents;
+
+pub use crate::machines::Options;
 
 #[cfg(test)]
 mod join_tests;

@@ -19,8 +19,7 @@ fn text(content: &str) -> Arc<Running> {
 impl SimHarness {
     fn new(fault: Option<Fault>) -> Self {
         let now = Timestamp::UNIX_EPOCH;
-        let rng = fastrand::Rng::with_seed(3);
-        let process = Process::new(text("local"), fault, rng, now);
+        let process = Process::new(text("local"), fault, now);
         let mut sim = Self { process, now, writes: Vec::new() };
         sim.run(0);
         sim.writes.clear();
@@ -44,7 +43,7 @@ impl SimHarness {
                 let config = Arc::clone(&self.process.config);
                 self.process.start(config, Ok(()), self.now);
             }
-            match self.process.wake().filter(|wake| *wake <= end) {
+            match self.process.wake(self.now).filter(|wake| *wake <= end) {
                 Some(wake) => {
                     assert!(wake > self.now, "the kubelet wakes itself in an endless loop");
                     self.now = wake;
@@ -81,7 +80,7 @@ fn restart_reports_start_to_api_server() {
         [heartbeat, KubeletWrite::Renew, KubeletWrite::started()]
     );
     sim.run(3600);
-    assert_eq!((sim.writes.len(), sim.process.wake()), (3, None), "an idle kubelet writes nothing");
+    assert_eq!((sim.writes.len(), sim.process.wake(sim.now)), (3, None), "an idle kubelet writes nothing");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
-use super::report::{attempt, patch_status};
+use super::report::{patch_status, send};
 use crate::watch::Object;
 
 /// Extended resource of nodes with a fault of devices.
@@ -30,7 +30,7 @@ const MESSAGE: &str = "Pod was rejected: Allocate failed due to no healthy devic
 
 /// Effect of a restart, or of the time after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aftermath {
+pub enum Aftermath {
     /// The kubelet reports no devices.
     DevicesGone,
     /// The device plugins have registered.
@@ -109,8 +109,8 @@ impl Aftermath {
             patch_status(node, &json!({"capacity": amounts, "allocatable": amounts}))
         };
         let (status, pods) = match self {
-            Self::DevicesGone => return attempt(client, devices(0)).await,
-            Self::DevicesBack => return attempt(client, devices(AMOUNT)).await,
+            Self::DevicesGone => return send(client, devices(0)).await,
+            Self::DevicesBack => return send(client, devices(AMOUNT)).await,
             Self::PodRefused => {
                 let status = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": MESSAGE,
                     "conditions": [], "containerStatuses": []});
@@ -135,7 +135,7 @@ impl Aftermath {
             let patch = Patch::Merge(json!({"status": status}));
             let request = Request::new(path);
             let request = request.patch_subresource("status", &metadata.name, &PatchParams::default(), &patch);
-            attempt(client, request).await?;
+            send(client, request).await?;
         }
         Ok(())
     }

@@ -1,20 +1,19 @@
-//! Public handle of the simulated kubelets without agents: options, start, fault injection, stop.
+//! Public handle of the simulated kubelets without agents.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
-use super::fault::{Fault, Faults};
+use super::fault::Fault;
 use super::host_spec::HostSpec;
 use super::machine::{Loaded, SimKubelet, supports_dynamic_config};
 use super::report::KubeletWrite;
-use crate::api::{NodeProxy, ProxyResult};
+use crate::api::ProxyResult;
 use crate::machines::{
-    self, BACKLOG, ConfigMap, InjectError, Machine, Machines, Node, StartError, run_kubelet, seed_of, unreachable,
+    self, ConfigMap, Machine, Machines, Node, Options, StartError, run_kubelet, seed_of, unreachable,
 };
 use crate::running::{Inputs, Running, RunningCache, minor_of};
 use crate::watch::{self as watched, Change, Object};
@@ -26,32 +25,8 @@ use nodecfg_contract::{ConfigMapSource, error_text};
 /// Path of the ConfigMaps of all namespaces.
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-/// Options of the simulated kubelets.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Speed of simulated time, above 0; 1 is real time.
-    pub speed: f64,
-    /// Seed of all random values. A node's values depend on the seed and its name only.
-    pub seed: u64,
-    /// Initial faults; they also apply to Nodes that appear later.
-    pub faults: Faults,
-    /// Emits Events, two for each restart.
-    pub events: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { speed: 1.0, seed: 0, faults: Faults::default(), events: true }
-    }
-}
-
-/// Running simulated kubelets, which stop when dropped.
-#[derive(Debug)]
-pub struct Kubelets {
-    machines: Machines<KubeletMachine>,
-    /// Watch of ConfigMaps.
-    _config_maps: JoinSet<()>,
-}
+/// Running simulated kubelets without agents, which stop when dropped.
+pub type Kubelets = Machines<KubeletMachine>;
 
 impl Kubelets {
     /// Starts a kubelet for every current and later Node.
@@ -71,42 +46,9 @@ impl Kubelets {
             let work = async move { run_kubelet(&*running, &client, &name, &uid, events).await };
             (machine, work.boxed())
         };
-        let machines = Machines::start(follower.clone(), clock, Box::new(create)).await?;
-        let (sender, mut changes) = mpsc::channel(BACKLOG);
-        let mut config_maps = JoinSet::new();
-        config_maps.spawn(watched::follow(follower, CONFIG_MAPS, version, sender, |change| change));
-        let running = Arc::clone(machines.running());
-        config_maps.spawn(async move {
-            while let Some(change) = changes.recv().await {
-                running.all().iter().for_each(|machine| machine.config_map_changed(&change));
-            }
-        });
-        Ok(Self { machines, _config_maps: config_maps })
-    }
-
-    /// Sets the fault of a node; `None` removes the fault.
-    ///
-    /// # Errors
-    /// Fails if this node has no simulated kubelet.
-    pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
-        self.machines.inject(node, fault)
-    }
-
-    /// Clock of the nodes.
-    #[must_use]
-    pub fn clock(&self) -> &ScaledClock {
-        &self.machines.clock
-    }
-
-    /// Proxy through which the API server reaches the kubelets.
-    #[must_use]
-    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
-        self.machines.proxy()
-    }
-
-    /// Stops all kubelets.
-    pub async fn stop(self) {
-        self.machines.stop().await;
+        let mut machines = Self::start_machines(follower.clone(), clock, Box::new(create)).await?;
+        machines.follow(follower, CONFIG_MAPS, version, KubeletMachine::config_map_changed);
+        Ok(machines)
     }
 }
 
@@ -115,7 +57,7 @@ impl Kubelets {
 struct NoPart {}
 
 /// Machine whose kubelet follows `configSource`, if its version supports that.
-struct KubeletMachine {
+pub struct KubeletMachine {
     host: HostSpec,
     minor: Minor,
     cache: RunningCache,

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use super::aftermath::GoneDevices;
@@ -27,7 +27,7 @@ const TRIAL: Duration = Duration::from_secs(10 * 60);
 /// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
 const NODE_GRACE: Duration = Duration::from_secs(40);
 /// Time from activation to the first flap, and between flaps.
-const FLAP: Duration = Duration::from_secs(20);
+const FLAP: SignedDuration = SignedDuration::from_secs(20);
 
 /// State of the kubelet process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,8 @@ enum Process {
     Running,
     /// Exited; the next process starts at this time.
     Restarting(Timestamp),
-    /// Dead until the fault is removed.
-    Dead,
+    /// Dead since this time, until the fault is removed.
+    Dead(Timestamp),
 }
 
 /// A loop that acts only when work is pending.
@@ -120,8 +120,10 @@ pub(super) struct SimKubelet {
     /// Source of the running download.
     download: Option<Arc<ConfigMapSource>>,
     ready: Ready,
-    /// Time of the next readiness change by a fault.
-    ready_change: Option<Timestamp>,
+    /// Start of the flaps by the fault.
+    flaps_since: Timestamp,
+    /// Set if the process is not Ready because of the fault with which it started.
+    starts_unready: bool,
     devices: GoneDevices,
     /// Writes to carry out.
     writes: Vec<KubeletWrite>,
@@ -133,7 +135,6 @@ impl SimKubelet {
         let phase = LOOP_PERIOD.mul_f64(fastrand::Rng::with_seed(seed).f64());
         Self {
             dynamic,
-            ready_change: (fault == Some(Fault::Deaf)).then_some(now),
             fault,
             wanted: None,
             process: Process::Running,
@@ -143,6 +144,8 @@ impl SimKubelet {
             report: Loop { pending: !reports, next: now },
             download: None,
             ready: Ready::Yes,
+            flaps_since: now,
+            starts_unready: false,
             devices: GoneDevices::default(),
             writes: Vec::new(),
         }
@@ -199,7 +202,7 @@ impl SimKubelet {
     /// Carries out due work. Returns the writes and the time of the next work.
     pub(super) fn advance(&mut self, now: Timestamp) -> (Vec<KubeletWrite>, Option<Timestamp>) {
         self.catch_up(now);
-        (std::mem::take(&mut self.writes), self.next_wake())
+        (std::mem::take(&mut self.writes), self.next_wake(now))
     }
 
     /// Text of the ConfigMap that the kubelet runs.
@@ -251,7 +254,7 @@ impl SimKubelet {
         self.update_readiness(now);
     }
 
-    fn next_wake(&self) -> Option<Timestamp> {
+    fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let start = match self.process {
             Process::Restarting(up) if self.handles_config() => Some(up),
             _ => None,
@@ -259,7 +262,12 @@ impl SimKubelet {
         let sync = (self.sync.pending && self.download.is_none()).then_some(self.sync.next);
         let report = self.report.pending.then_some(self.report.next);
         let loops = [sync, report, self.trial_end()].map(|at| at.filter(|_| self.is_active()));
-        [start, self.ready_change, self.devices.wake()].into_iter().chain(loops).flatten().min()
+        let readiness = match self.process {
+            Process::Dead(since) if self.ready != Ready::Unknown => Some(since + NODE_GRACE),
+            Process::Running if self.is_flapping() => Some(self.flaps_since + FLAP * (self.flaps(now) + 1)),
+            _ => None,
+        };
+        [start, readiness, self.devices.wake()].into_iter().chain(loops).flatten().min()
     }
 
     fn slowness(&self) -> f64 {
@@ -323,14 +331,13 @@ impl SimKubelet {
 
     fn exit(&mut self, now: Timestamp) {
         self.process = Process::Restarting(now + RESTART.mul_f64(self.slowness()));
-        (self.download, self.ready_change) = (None, None);
+        self.download = None;
     }
 
     /// Starts a process: loads the assigned configuration, else the last known good, else the local one.
     fn boot(&mut self, now: Timestamp) {
         if self.fault == Some(Fault::Crash) {
-            self.process = Process::Dead;
-            self.ready_change = Some(now + NODE_GRACE);
+            self.process = Process::Dead(now);
             return;
         }
         self.process = Process::Running;
@@ -355,7 +362,8 @@ impl SimKubelet {
         self.report = Loop { pending: false, next: now + self.period() };
         // Readiness is reported first. An active configuration with the readiness of the old process would look
         // converged.
-        self.ready_change = self.next_ready_change(now);
+        self.flaps_since = now;
+        self.starts_unready = self.fault == Some(Fault::NotReady) && self.status.active.is_some();
         self.update_readiness(now);
         self.writes.extend(self.devices.restarted(self.fault.as_ref(), now).map(KubeletWrite::Aftermath));
         self.writes.push(KubeletWrite::Config(self.status.patch()));
@@ -375,50 +383,39 @@ impl SimKubelet {
         let handled_config = self.handles_config();
         self.devices.fault_changed(fault.as_ref(), now);
         self.fault.clone_from(&fault);
-        if self.process == Process::Dead && fault != Some(Fault::Crash) {
+        self.flaps_since = now;
+        self.starts_unready &= fault == Some(Fault::NotReady);
+        if matches!(self.process, Process::Dead(_)) && fault != Some(Fault::Crash) {
             self.exit(now);
-        }
-        // A starting process reports its readiness when it runs. Other faults show immediately, except those that
-        // need a new configuration.
-        if self.process == Process::Running || !self.handles_config() {
-            self.ready_change = match fault {
-                Some(Fault::Deaf) => Some(now),
-                _ if self.ready != Ready::Yes => Some(now),
-                Some(Fault::Flap) => self.next_ready_change(now),
-                _ => None,
-            };
         }
         if self.handles_config() && !handled_config {
             self.schedule_sync(now);
         }
     }
 
-    /// Time of the next readiness change that the fault causes.
-    fn next_ready_change(&self, now: Timestamp) -> Option<Timestamp> {
-        match self.fault {
-            Some(Fault::Flap) => self.status.active.as_ref().map(|_| now + FLAP),
-            _ => Some(now),
-        }
+    fn is_flapping(&self) -> bool {
+        self.fault == Some(Fault::Flap) && self.status.active.is_some()
+    }
+
+    /// Number of flaps by the fault.
+    fn flaps(&self, now: Timestamp) -> i32 {
+        i32::try_from(now.duration_since(self.flaps_since).as_secs() / FLAP.as_secs()).unwrap_or(i32::MAX)
     }
 
     fn update_readiness(&mut self, now: Timestamp) {
-        if self.ready_change.is_none_or(|ready_change| ready_change > now) {
-            return;
-        }
-        let before = self.ready;
-        self.ready_change = None;
-        self.ready = match self.fault {
-            Some(Fault::Deaf) => Ready::Unknown,
-            Some(Fault::Crash) if self.process == Process::Dead => Ready::Unknown,
-            Some(Fault::NotReady) if self.status.active.is_some() => Ready::No,
-            Some(Fault::Flap) if self.status.active.is_some() => {
-                self.ready_change = Some(now + FLAP);
-                if before == Ready::Yes { Ready::No } else { Ready::Yes }
-            }
-            _ => Ready::Yes,
+        let ready = match self.process {
+            _ if self.fault == Some(Fault::Deaf) => Ready::Unknown,
+            Process::Dead(since) if since + NODE_GRACE <= now => Ready::Unknown,
+            Process::Running if self.starts_unready => Ready::No,
+            Process::Running if self.is_flapping() && self.flaps(now) % 2 == 1 => Ready::No,
+            Process::Running => Ready::Yes,
+            // A starting process reports its readiness when it runs, if it takes part.
+            Process::Restarting(_) if !self.handles_config() => Ready::Yes,
+            Process::Restarting(_) | Process::Dead(_) => self.ready,
         };
-        if self.ready != before {
-            self.writes.push(KubeletWrite::Ready { ready: self.ready, changed: true });
+        if self.ready != ready {
+            self.ready = ready;
+            self.writes.push(KubeletWrite::Ready { ready, changed: true });
         }
     }
 }

@@ -23,8 +23,8 @@ mod machine_tests;
 mod replay;
 
 pub use fault::{Fault, FaultError, FaultSpec, Faults, Setting};
-pub use handle::{Kubelets, Options};
+pub use handle::Kubelets;
 pub use host_spec::{BootedConfig, HostSpec, KUBEADM_FILE};
 pub use machine::supports_dynamic_config;
 
-pub use crate::machines::{InjectError, StartError};
+pub use crate::machines::{InjectError, Options, StartError};

@@ -1,7 +1,5 @@
 //! What kubelets write to the API server: the status of their Nodes, Leases and Events.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use kube::Client;
 use kube::core::Request;
@@ -12,14 +10,9 @@ use super::aftermath::Aftermath;
 
 /// Path of all Nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
-/// Attempts for a request that the kubelet does not repeat.
-const ATTEMPTS: u32 = 20;
-/// Pause between attempts.
-const PAUSE: Duration = Duration::from_millis(200);
-
 /// The Ready condition of a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ready {
+pub enum Ready {
     /// `True`.
     Yes,
     /// `False`, reported by the running kubelet.
@@ -30,7 +23,7 @@ pub(crate) enum Ready {
 
 /// A write of a kubelet.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum KubeletWrite {
+pub enum KubeletWrite {
     /// Merge this into `status.config`; null removes a field.
     Config(Map<String, Value>),
     /// Report the Ready condition.
@@ -71,33 +64,17 @@ impl KubeletWrite {
     ) -> Result<(), kube::Error> {
         let now = nodecfg_clock::now();
         match self {
-            // The status loop repeats a failed write.
             Self::Config(config) => send(client, patch_status(node, &json!({"config": config}))).await,
-            Self::Ready { ready, changed } => attempt(client, patch_ready(node, *ready, *changed, now)).await,
-            Self::Renew => attempt(client, apply_lease(node, uid, renewed)).await,
-            Self::Event { reason, message } => attempt(client, post_event(node, reason, message, now)).await,
+            Self::Ready { ready, changed } => send(client, patch_ready(node, *ready, *changed, now)).await,
+            Self::Renew => send(client, apply_lease(node, uid, renewed)).await,
+            Self::Event { reason, message } => send(client, post_event(node, reason, message, now)).await,
             Self::Aftermath(aftermath) => aftermath.report(client, node).await,
         }
     }
 }
 
-async fn send(client: &Client, request: BuiltRequest) -> Result<(), kube::Error> {
+pub(super) async fn send(client: &Client, request: BuiltRequest) -> Result<(), kube::Error> {
     client.request_text(request.map_err(kube::Error::BuildRequest)?).await.map(|_| ())
-}
-
-/// Sends a request until it succeeds or fails permanently. Client errors other than 429 are permanent.
-pub(super) async fn attempt(client: &Client, request: BuiltRequest) -> Result<(), kube::Error> {
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    for _ in 1..ATTEMPTS {
-        match client.request_text(request.clone()).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                return Err(kube::Error::Api(status));
-            }
-            Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-    client.request_text(request).await.map(|_| ())
 }
 
 /// `PATCH …/status` with a strategic merge, as the kubelet sends it.

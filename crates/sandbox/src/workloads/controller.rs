@@ -8,9 +8,6 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use kube::Client;
 use kube::core::Request;
@@ -18,6 +15,7 @@ use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Precondit
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::budget;
 use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABLE};
@@ -28,8 +26,10 @@ use crate::watch::{self, Change, Meta, Object, Part};
 
 /// Capacity of the channel of watched changes.
 const BACKLOG: usize = 256;
-/// Simulated time in which a pod starts, or its containers end. A shorter grace period ends them earlier.
+/// Longest simulated time in which a pod starts, or its containers end.
 const STEP: Duration = Duration::from_secs(2);
+/// Shortest real time between steps.
+const SHORTEST_STEP: Duration = Duration::from_millis(1);
 
 /// Running workloads, which stop when dropped. Their pods remain.
 #[derive(Debug)]
@@ -57,8 +57,7 @@ impl Workloads {
             pods: Objects::new(),
             budgets: Objects::new(),
             dirty: BTreeSet::new(),
-            timers: FuturesUnordered::new(),
-            armed: HashSet::new(),
+            moving: BTreeSet::new(),
         };
         let mut tasks = JoinSet::new();
         controller.list_and_follow("/api/v1/nodes", Seen::Nodes, &sender, &mut tasks).await?;
@@ -111,10 +110,8 @@ struct Controller {
     budgets: Objects<PodBudget>,
     /// Namespaces to compare. The empty one stands for a change of a Node, which may matter to all.
     dirty: BTreeSet<String>,
-    /// Pods, by key and uid, whose next step becomes due.
-    timers: FuturesUnordered<BoxFuture<'static, (Key, String)>>,
-    /// Uids of the pods in `timers`.
-    armed: HashSet<String>,
+    /// Pods that start or end with the next step.
+    moving: BTreeSet<Key>,
 }
 
 impl Controller {
@@ -133,6 +130,8 @@ impl Controller {
     }
 
     async fn run(mut self, mut changes: mpsc::Receiver<Seen>) {
+        let mut steps = tokio::time::interval(STEP.div_f64(self.speed).max(SHORTEST_STEP));
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(seen) = changes.recv() => {
@@ -141,10 +140,11 @@ impl Controller {
                         self.take_over(seen);
                     }
                 }
-                Some((key, uid)) = self.timers.next(), if !self.timers.is_empty() => {
-                    self.armed.remove(&uid);
-                    let pod = self.pods.get(&key).filter(|pod| pod.metadata.uid == uid);
-                    self.send(pod.and_then(|pod| self.next_step(pod))).await;
+                _ = steps.tick(), if !self.moving.is_empty() => {
+                    let moving = std::mem::take(&mut self.moving);
+                    let pods = moving.iter().filter_map(|key| self.pods.get(key));
+                    let writes: Vec<Write> = pods.filter_map(|pod| self.next_step(pod)).collect();
+                    self.send(writes).await;
                 }
                 else => return,
             }
@@ -190,22 +190,16 @@ impl Controller {
         }
     }
 
-    /// Arms the next steps of pods. Returns them instead while the first pods start.
+    /// Marks the pods that start or end. Returns their steps instead while the first pods start.
     fn next_steps(&mut self, namespace: &str) -> Vec<Write> {
-        let mut steps = Vec::new();
-        for (key, pod) in in_namespace(&self.pods, namespace) {
-            let Some(step) = self.next_step(pod) else { continue };
-            let uid = pod.metadata.uid.clone();
-            if self.starts_at_once {
-                steps.push(step);
-            } else if self.armed.insert(uid.clone()) {
-                let grace = pod.metadata.deletion_grace_period_seconds.map_or(STEP, Duration::from_secs);
-                let timer = tokio::time::sleep(STEP.min(grace).div_f64(self.speed));
-                let pod = (key.clone(), uid);
-                self.timers.push(timer.map(|()| pod).boxed());
-            }
+        let steps = in_namespace(&self.pods, namespace);
+        let steps = steps.filter_map(|(key, pod)| Some((key.clone(), self.next_step(pod)?)));
+        let (moving, writes): (Vec<Key>, Vec<Write>) = steps.unzip();
+        if self.starts_at_once {
+            return writes;
         }
-        steps
+        self.moving.extend(moving);
+        Vec::new()
     }
 
     /// What the kubelet of a pod does next. The start of a kubelet marks the namespaces of its pods again.
