@@ -194,7 +194,7 @@ pub struct Machines<M> {
 }
 
 /// Machines by Node.
-struct RunningMachines<M> {
+pub(crate) struct RunningMachines<M> {
     create: Box<Create<M>>,
     by_node: Mutex<HashMap<NodeName, RunningMachine<M>>>,
 }
@@ -204,7 +204,7 @@ struct RunningMachine<M> {
     version: String,
     uid: String,
     /// Ends when dropped.
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 /// Clock of machines at this speed.
@@ -232,33 +232,25 @@ impl<M: Machine> Machines<M> {
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let running = Arc::new(RunningMachines { create, by_node: Mutex::default() });
         running.take_over(Change::Relist(all));
-        let (sender, mut changes) = mpsc::channel(BACKLOG);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(watched::follow(client, NODES, version, sender, |change| change));
-        let followed = Arc::clone(&running);
-        tasks.spawn(async move {
-            while let Some(change) = changes.recv().await {
-                followed.take_over(change);
-            }
-        });
-        Ok(Self { clock, running, tasks })
+        let mut machines = Self { clock, running, tasks: JoinSet::new() };
+        machines.follow(client, NODES, version, RunningMachines::take_over);
+        Ok(machines)
     }
 
-    /// Follows another collection, whose changes matter to machines.
+    /// Follows a collection whose changes matter to machines.
     pub(crate) fn follow<S: Part, T: Part>(
         &mut self,
         client: Client,
         path: &'static str,
         version: String,
-        take_over: fn(&M, &Change<Object<S, T>>),
+        take_over: fn(&RunningMachines<M>, Change<Object<S, T>>),
     ) {
         let (sender, mut changes) = mpsc::channel(BACKLOG);
         let running = Arc::clone(&self.running);
         self.tasks.spawn(watched::follow(client, path, version, sender, |change| change));
         self.tasks.spawn(async move {
             while let Some(change) = changes.recv().await {
-                let machines: Vec<Arc<M>> = running.lock().values().map(|known| Arc::clone(&known.machine)).collect();
-                machines.iter().for_each(|machine| take_over(machine, &change));
+                take_over(&running, change);
             }
         });
     }
@@ -295,7 +287,7 @@ impl<M: Machine> Machines<M> {
         self.tasks.shutdown().await;
         let machines = std::mem::take(&mut *self.running.lock());
         for mut machine in machines.into_values() {
-            machine._task.shutdown().await;
+            machine.task.shutdown().await;
         }
     }
 }
@@ -331,6 +323,11 @@ impl<M: Machine> RunningMachines<M> {
         self.lock().get(node).map(|running| Arc::clone(&running.machine))
     }
 
+    /// All machines.
+    pub(crate) fn all(&self) -> Vec<Arc<M>> {
+        self.lock().values().map(|running| Arc::clone(&running.machine)).collect()
+    }
+
     fn take_over(&self, change: Change<Node>) {
         match change {
             Change::Relist(all) => {
@@ -354,6 +351,6 @@ impl<M: Machine> RunningMachines<M> {
         let (machine, work) = (self.create)(&name, node);
         machine.node_changed(node);
         let task = JoinSet::from_iter([work]);
-        running.insert(name, RunningMachine { machine, version: version.clone(), uid: uid.clone(), _task: task });
+        running.insert(name, RunningMachine { machine, version: version.clone(), uid: uid.clone(), task });
     }
 }

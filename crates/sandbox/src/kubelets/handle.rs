@@ -47,7 +47,9 @@ impl Kubelets {
             (machine, work.boxed())
         };
         let mut machines = Self::start_machines(follower.clone(), clock, Box::new(create)).await?;
-        machines.follow(follower, CONFIG_MAPS, version, KubeletMachine::config_map_changed);
+        machines.follow(follower, CONFIG_MAPS, version, |running, change| {
+            running.all().iter().for_each(|machine| machine.config_map_changed(&change));
+        });
         Ok(machines)
     }
 }

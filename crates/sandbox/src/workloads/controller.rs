@@ -15,7 +15,7 @@ use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Precondit
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::Interval;
 
 use super::budget;
 use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABLE};
@@ -48,7 +48,6 @@ impl Workloads {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let mut controller = Controller {
             client,
-            speed,
             starts_at_once: true,
             returning,
             nodes: Objects::new(),
@@ -58,6 +57,7 @@ impl Workloads {
             budgets: Objects::new(),
             dirty: BTreeSet::new(),
             moving: BTreeSet::new(),
+            steps: tokio::time::interval(STEP.div_f64(speed).max(SHORTEST_STEP)),
         };
         let mut tasks = JoinSet::new();
         controller.list_and_follow("/api/v1/nodes", Seen::Nodes, &sender, &mut tasks).await?;
@@ -98,7 +98,6 @@ type Write = http::Request<Vec<u8>>;
 
 struct Controller {
     client: Client,
-    speed: f64,
     /// Set while the first pods start.
     starts_at_once: bool,
     /// Pods that come back whenever they are missing.
@@ -112,6 +111,7 @@ struct Controller {
     dirty: BTreeSet<String>,
     /// Pods that start or end with the next step.
     moving: BTreeSet<Key>,
+    steps: Interval,
 }
 
 impl Controller {
@@ -130,8 +130,6 @@ impl Controller {
     }
 
     async fn run(mut self, mut changes: mpsc::Receiver<Seen>) {
-        let mut steps = tokio::time::interval(STEP.div_f64(self.speed).max(SHORTEST_STEP));
-        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 Some(seen) = changes.recv() => {
@@ -140,7 +138,7 @@ impl Controller {
                         self.take_over(seen);
                     }
                 }
-                _ = steps.tick(), if !self.moving.is_empty() => {
+                _ = self.steps.tick(), if !self.moving.is_empty() => {
                     let moving = std::mem::take(&mut self.moving);
                     let pods = moving.iter().filter_map(|key| self.pods.get(key));
                     let writes: Vec<Write> = pods.filter_map(|pod| self.next_step(pod)).collect();
@@ -197,6 +195,9 @@ impl Controller {
         let (moving, writes): (Vec<Key>, Vec<Write>) = steps.unzip();
         if self.starts_at_once {
             return writes;
+        }
+        if self.moving.is_empty() {
+            self.steps.reset();
         }
         self.moving.extend(moving);
         Vec::new()
