@@ -10,7 +10,7 @@ use http::Request;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use super::agents::Agents;
+use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
 use super::kubelets::{Fault, Faults, Kubelets, Options, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
@@ -179,18 +179,13 @@ impl Embedded {
         if agents {
             install_into(&api, options.join.is_some(), drop_ins)?;
         }
-        let machines = Options {
-            speed: options.speed,
-            seed: options.seed,
-            faults: options.faults,
-            events: options.events,
-            settings: options.agents,
-            join: options.join,
-            log: options.log_agents,
-        };
-        let nodes = match agents {
-            true => SimulatedNodes::Agents(Agents::start(&api, machines).await?),
-            false => SimulatedNodes::Kubelets(Kubelets::start(client, machines).await?),
+        let machines =
+            Options { speed: options.speed, seed: options.seed, faults: options.faults, events: options.events };
+        let nodes = if agents {
+            let (settings, join, silent) = (options.agents, options.join, !options.log_agents);
+            SimulatedNodes::Agents(Agents::start(&api, AgentOptions { machines, settings, join, silent }).await?)
+        } else {
+            SimulatedNodes::Kubelets(Kubelets::start(client, machines).await?)
         };
         api.set_node_proxy(nodes.proxy());
         let workloads = match &options.workloads {

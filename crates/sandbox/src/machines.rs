@@ -17,8 +17,6 @@ use crate::api::{Api, NodeProxy, ProxyResult};
 use crate::kubelets::report::{KubeletWrite, NODES};
 use crate::kubelets::{Fault, Faults};
 use crate::watch::{self as watched, Change, Meta, Object, Part};
-use nodecfg_agent::api::PointerPlace;
-use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -70,25 +68,11 @@ pub struct Options {
     pub faults: Faults,
     /// Emits Events of kubelets.
     pub events: bool,
-    /// Settings of agents; durations are in simulated time.
-    pub settings: Settings,
-    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
-    pub join: Option<PointerPlace>,
-    /// Forwards the log of agents to this process's log. On real nodes, it is in the node's log.
-    pub log: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            speed: 1.0,
-            seed: 0,
-            faults: Faults::default(),
-            events: true,
-            settings: Settings::default(),
-            join: None,
-            log: true,
-        }
+        Self { speed: 1.0, seed: 0, faults: Faults::default(), events: true }
     }
 }
 

@@ -11,9 +11,7 @@ mod host;
 mod host_client;
 mod process;
 
-pub use handle::Agents;
-
-pub use crate::machines::Options;
+pub use handle::{Agents, Options};
 
 #[cfg(test)]
 mod join_tests;

@@ -9,13 +9,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use kube::core::Request;
-use kube::core::params::{ListParams, Patch, PatchParams};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use kube::core::params::{Patch, PatchParams};
+use serde_json::json;
 
 use super::fault::Fault;
 use super::report::{patch_status, send};
-use crate::watch::Object;
+use crate::watch;
+use crate::workloads::facts::Pod;
 
 /// Extended resource of nodes with a fault of devices.
 pub(crate) const RESOURCE: &str = "nvidia.com/gpu";
@@ -90,17 +90,6 @@ impl Fault {
     }
 }
 
-#[derive(Deserialize)]
-struct Pods {
-    items: Vec<Object<Value, PodStatus>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PodStatus {
-    conditions: Vec<Value>,
-}
-
 impl Aftermath {
     /// Carries out the effect in the API server.
     pub(super) async fn report(self, client: &Client, node: &str) -> Result<(), kube::Error> {
@@ -122,15 +111,9 @@ impl Aftermath {
                 (json!({"conditions": conditions}), usize::MAX)
             }
         };
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let request = Request::new("/api/v1/pods").list(&params).map_err(kube::Error::BuildRequest)?;
-        let is_ready = |condition: &Value| {
-            condition.get("type").is_some_and(|kind| kind == "Ready")
-                && condition.get("status").is_some_and(|status| status == "True")
-        };
-        let listed = client.request::<Pods>(request).await?.items.into_iter();
-        let ready = listed.filter(|pod| pod.status.conditions.iter().any(is_ready)).take(pods);
-        for Object { metadata, .. } in ready {
+        let (listed, _) = watch::list::<Pod>(client, "/api/v1/pods").await?;
+        let ready = listed.into_iter().filter(|pod| pod.spec.node_name == node && pod.is_ready()).take(pods);
+        for Pod { metadata, .. } in ready {
             let path = format!("/api/v1/namespaces/{}/pods", metadata.namespace);
             let patch = Patch::Merge(json!({"status": status}));
             let request = Request::new(path);
