@@ -101,11 +101,14 @@ pub(super) fn client(connection: Connection, host: Arc<SimHost>) -> Client {
             }
             let reads = |part| request.method() == Method::GET && request.uri().path().contains(part);
             let [downloads, reads_node_config, reads_lease] = ["/configmaps/", "/nodeconfigs", "/leases/"].map(reads);
-            let rewrite: Option<fn(&mut Value, &SimHost)> = match () {
-                () if downloads => Some(replace_content),
-                () if reads_node_config => Some(require_content),
-                () if reads_lease => Some(renew_lease),
-                () => None,
+            let rewrite: Option<fn(&mut Value, &SimHost)> = if downloads {
+                Some(replace_content)
+            } else if reads_node_config {
+                Some(require_content)
+            } else if reads_lease {
+                Some(renew_lease)
+            } else {
+                None
             };
             let without_rights = downloads && host.fault() == Some(Fault::SyncError);
             let response = connection.send(host.name.as_str(), request, without_rights).await?;
