@@ -86,7 +86,7 @@ async fn reconciler_needs_every_right_and_no_more() {
     });
     let pools = ["general", "gpu"].map(|pool| PoolName::new(pool).unwrap());
     let specs = nodes::generic(4, &pools, "v1.21.14").unwrap();
-    nodes::create(&api.client(), specs, nodecfg_clock::now(), 0, 4).await.unwrap();
+    nodes::create(&api.client(), specs, nodecfg_clock::now(), 0).await.unwrap();
     let kubelets = Kubelets::start(api.client(), kubelets::Options { speed: 100.0, ..kubelets::Options::default() })
         .await
         .unwrap();

@@ -33,8 +33,6 @@ pub const SERVE: &str = "serve";
 const IMAGES: usize = 50;
 /// Runs of each command without changes.
 const ROUNDS: usize = 5;
-/// Concurrent requests that create Nodes.
-const CREATED_AT_A_TIME: usize = 32;
 /// Objects per page of the client that only downloads lists: the default of client-go's pager.
 const PAGE: usize = 500;
 /// Bytes at both ends of a page that are searched for its metadata.
@@ -103,7 +101,7 @@ impl Cluster {
         let began = Instant::now();
         install(&client).await;
         let specs = nodes::generic(nodes, &fleet::pool_names(pools), V1_36).unwrap();
-        nodes::create(&client, specs, nodecfg_clock::now(), IMAGES, CREATED_AT_A_TIME).await.expect("nodes");
+        nodes::create(&client, specs, nodecfg_clock::now(), IMAGES).await.expect("nodes");
         created(nodes, began);
         let mut cluster = Self::new(client, Path::new(""), pools);
         let kubeconfig = cluster._folder.path().join("kubeconfig");

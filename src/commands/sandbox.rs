@@ -113,9 +113,9 @@ const DEFAULT_PROFILE: ServerProfile = ServerProfile::V1_36;
 
 /// Tables of fault kinds, and examples.
 fn after_help() -> String {
-    let width = KINDS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let width = KINDS.iter().map(|(_, name, _)| name.len()).max().unwrap_or_default();
     let line = |name: &str, what: &str| format!("  {name:width$}  {what}\n");
-    let nodes: String = KINDS.iter().map(|(name, what)| line(name, what)).collect();
+    let nodes: String = KINDS.iter().map(|(_, name, what)| line(name, what)).collect();
     let pods: String = POD_FAULTS.iter().map(|(_, name, what)| line(name, what)).collect();
     format!(
         "Faults (from no-start on, only for nodes with agents):\n{nodes}\nPod faults (the added pod ...):\n{pods}\n{EXAMPLES}"

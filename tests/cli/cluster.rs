@@ -68,7 +68,7 @@ impl Cluster {
     /// Sets the fault of a node, or clears it with `None`.
     pub fn fault(&self, node: &str, fault: Option<Fault>) {
         let node = NodeName::new(node).unwrap();
-        self.runtime.block_on(self.embedded.nodes().inject(&node, fault)).unwrap();
+        self.embedded.nodes().inject(&node, fault).unwrap();
     }
 
     /// Runs the program in a folder against this cluster.

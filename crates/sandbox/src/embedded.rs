@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
-use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
+use super::kubelets::{Fault, Faults, Kubelets, Options, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
 use super::running::CONFIG_DIR;
 use super::server::kubeconfig::{Kubeconfig, SaveError};
@@ -24,11 +24,8 @@ use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::installation::AGENT_NAMESPACE;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_contract::nodeconfig;
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 
-/// Concurrent requests that create Nodes.
-const CREATED_AT_A_TIME: usize = 32;
 /// Time for open requests to finish when the sandbox stops.
 const GRACE: Duration = Duration::from_secs(1);
 /// Server name in errors of an in-process client.
@@ -174,37 +171,23 @@ impl Embedded {
         let client = api.client();
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
         let drop_ins = specs.iter().any(|spec| spec.host.writes_drop_in);
-        nodes::create(&client, specs, nodecfg_clock::now(), options.images, CREATED_AT_A_TIME).await?;
-        let workloads = options.workloads;
-        let speed = options.speed;
-        let nodes = if agents {
+        nodes::create(&client, specs, nodecfg_clock::now(), options.images).await?;
+        if agents {
             install_into(&api, options.join.is_some(), drop_ins)?;
-            let options = AgentOptions {
-                speed: options.speed,
-                seed: options.seed,
-                faults: options.faults,
-                events: options.events,
-                settings: options.agents,
-                join: options.join,
-                log: options.log_agents,
-                ..AgentOptions::default()
-            };
-            SimulatedNodes::Agents(Agents::start(&api, options).await?)
+        }
+        let machines =
+            Options { speed: options.speed, seed: options.seed, faults: options.faults, events: options.events };
+        let nodes = if agents {
+            let (settings, join, silent) = (options.agents, options.join, !options.log_agents);
+            SimulatedNodes::Agents(Agents::start(&api, AgentOptions { machines, settings, join, silent }).await?)
         } else {
-            let options = KubeletOptions {
-                speed: options.speed,
-                seed: options.seed,
-                faults: options.faults,
-                events: options.events,
-                ..KubeletOptions::default()
-            };
-            SimulatedNodes::Kubelets(Kubelets::start(client, options).await?)
+            SimulatedNodes::Kubelets(Kubelets::start(client, machines).await?)
         };
         api.set_node_proxy(nodes.proxy());
-        let workloads = match &workloads {
+        let workloads = match &options.workloads {
             None => None,
             Some(spec) => {
-                let started = Workloads::start(api.client(), spec, speed).await;
+                let started = Workloads::start(api.client(), spec, options.speed).await;
                 Some(started.map_err(|error| SandboxError::Workloads(error.to_string()))?)
             }
         };
@@ -217,7 +200,7 @@ impl Embedded {
     /// # Errors
     /// A Node could not be created.
     pub async fn join(&self, specs: Vec<NodeSpec>) -> Result<(), CreateError> {
-        nodes::create(&self.api.client(), specs, nodecfg_clock::now(), 2, CREATED_AT_A_TIME).await
+        nodes::create(&self.api.client(), specs, nodecfg_clock::now(), 2).await
     }
 
     /// Clock for limits in real time on what the nodes do. It stands still when their time does, so that a busy machine
@@ -303,46 +286,35 @@ impl Embedded {
     }
 }
 
-/// Creates the objects of `nodecfg install` that affect the sandbox: namespace, CRD of NodeConfig, and admission
+/// Creates the objects of `nodecfg install` that affect the sandbox: namespaces, the CRD of NodeConfig, and admission
 /// policies. For agents that write drop-ins also their DaemonSet, which tells that.
 ///
 /// The sandbox stores the policies without evaluating them.
 fn install_into(api: &Api, joins: bool, drop_ins: bool) -> Result<(), SandboxError> {
-    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let mut policies = vec![nodecfg_install::own_status_only(joins), nodecfg_install::config_maps_of(NAMESPACE, &[])];
-    policies.extend(joins.then(nodecfg_install::own_taint_only));
-    let admission = "admissionregistration.k8s.io";
-    let mut objects = vec![
-        ("", "namespaces", "", namespace(NAMESPACE)),
-        ("apiextensions.k8s.io", "customresourcedefinitions", "", nodeconfig::definition()),
-    ];
-    for [policy, bound] in policies {
-        objects.push((admission, "validatingadmissionpolicies", "", policy));
-        objects.push((admission, "validatingadmissionpolicybindings", "", bound));
-    }
-    if let Some(daemon_set) = drop_ins.then(daemon_set).flatten() {
-        objects.push(("", "namespaces", "", namespace(AGENT_NAMESPACE)));
-        objects.push(("apps", "daemonsets", AGENT_NAMESPACE, daemon_set));
-    }
-    for (group, resource, namespace, object) in objects {
-        let made = api.create(group, resource, namespace, object, "nodecfg-install");
-        made.map_err(|refusal| SandboxError::Install(refusal.message))?;
-    }
-    Ok(())
-}
-
-/// DaemonSet of agents that write drop-ins, as `nodecfg install` creates it.
-fn daemon_set() -> Option<Value> {
-    let host = Host { kubelet_config_dir: Some(CONFIG_DIR.to_owned()), ..Host::default() };
-    let namespace = NamespaceName::new(AGENT_NAMESPACE).ok()?;
-    let agent = Agent::DaemonSet(DaemonSet { namespace, image: "nodecfg-agent".to_owned(), host });
+    let failed = |problem: String| SandboxError::Install(problem);
+    let namespace = |name: &str| NamespaceName::new(name).map_err(|error| failed(error.to_string()));
+    let host = Host { kubelet_config_dir: drop_ins.then(|| CONFIG_DIR.to_owned()), ..Host::default() };
+    let daemon_set = DaemonSet { namespace: namespace(AGENT_NAMESPACE)?, image: "nodecfg-agent".to_owned(), host };
     let installation = Installation {
-        namespace: NamespaceName::new(NAMESPACE).ok()?,
+        namespace: namespace(NAMESPACE)?,
         config_map_writers: Vec::new(),
-        agent: Some(agent),
-        joins: false,
+        agent: Some(Agent::DaemonSet(daemon_set)),
+        joins,
         boot: Vec::new(),
     };
-    let is_daemon_set = |object: &Value| object.get("kind").and_then(Value::as_str) == Some("DaemonSet");
-    nodecfg_install::objects(&installation).into_iter().find(is_daemon_set)
+    for object in nodecfg_install::objects(&installation) {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (group, resource) = match text("/kind").as_str() {
+            "Namespace" => ("", "namespaces"),
+            "CustomResourceDefinition" => ("apiextensions.k8s.io", "customresourcedefinitions"),
+            "ValidatingAdmissionPolicy" => ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+            "ValidatingAdmissionPolicyBinding" => ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+            "DaemonSet" if drop_ins => ("apps", "daemonsets"),
+            _ => continue,
+        };
+        let namespace = text("/metadata/namespace");
+        let made = api.create(group, resource, &namespace, object, "nodecfg-install");
+        made.map_err(|refusal| failed(refusal.message))?;
+    }
+    Ok(())
 }

@@ -9,11 +9,10 @@ use kube::Client;
 use kube::core::Request;
 use kube::core::params::PostParams;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use super::kubelets::host_spec::HOST_ANNOTATION;
-use super::kubelets::requests::{ready_condition, seconds};
-use super::kubelets::{Fault, Faults, HostSpec, Ready, aftermath, supports_dynamic_config};
+use super::kubelets::report::{NODES, Ready, ready_condition, seconds};
+use super::kubelets::{Fault, Faults, HostSpec, aftermath, supports_dynamic_config};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
@@ -212,7 +211,7 @@ pub struct CreateError {
     pub source: Box<kube::Error>,
 }
 
-/// Creates Nodes with up to `concurrency` concurrent requests.
+/// Creates Nodes one after the other.
 ///
 /// # Errors
 /// Returns the first failure. Other Nodes may exist by then.
@@ -221,26 +220,16 @@ pub async fn create(
     specs: impl IntoIterator<Item = NodeSpec>,
     now: Timestamp,
     images: usize,
-    concurrency: usize,
 ) -> Result<(), CreateError> {
-    let mut requests = JoinSet::new();
     for spec in specs {
-        if requests.len() >= concurrency.max(1)
-            && let Some(Ok(outcome)) = requests.join_next().await
-        {
-            outcome?;
-        }
-        let client = client.clone();
-        requests.spawn(async move {
-            let body = node_object(&spec, now, images).to_string().into_bytes();
-            let created = match Request::new("/api/v1/nodes").create(&PostParams::default(), body) {
-                Ok(request) => client.request_text(request).await.map(|_| ()),
-                Err(error) => Err(kube::Error::BuildRequest(error)),
-            };
-            created.map_err(|source| CreateError { node: spec.name, source: Box::new(source) })
-        });
+        let body = node_object(&spec, now, images).to_string().into_bytes();
+        let created = match Request::new(NODES).create(&PostParams::default(), body) {
+            Ok(request) => client.request_text(request).await.map(|_| ()),
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        created.map_err(|source| CreateError { node: spec.name, source: Box::new(source) })?;
     }
-    requests.join_all().await.into_iter().collect()
+    Ok(())
 }
 
 #[cfg(test)]

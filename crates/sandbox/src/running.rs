@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::api::ProxyResult;
+use crate::kubelets::Fault;
+use crate::machines::unreachable;
 use kubelet_config::defaults::{fill_in_certificate, is_struct};
 use kubelet_config::effective::{ConfigDir, ConfigFile, Effective, FolderEntry, Kubelet, Refused, effective};
 use kubelet_config::fields::child;
 use kubelet_config::risk::StateFile;
 use kubelet_config::verdict::Stage;
 use kubelet_config::{Minor, NEWEST, OLDEST};
+use nodecfg_contract::error_text;
 
 /// File of the kubelet's `--config` (kubeadm).
 pub(crate) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
@@ -90,12 +94,16 @@ pub(crate) struct Running {
     /// The inputs.
     pub(crate) inputs: Inputs,
     outcome: Result<Map<String, Json>, String>,
+    /// Stage at which the kubelet refuses its configuration, except at its start.
+    refused_at: Option<Stage>,
 }
 
 impl Running {
     /// Computes what a kubelet does with its inputs.
     pub(crate) fn new(inputs: Inputs) -> Self {
-        let outcome = match inputs.effective() {
+        let effective = inputs.effective();
+        let refused_at = effective.as_ref().err().map(|refused| refused.stage);
+        let outcome = match effective {
             Err(refused) if refused.stage == Stage::Load => {
                 Err(format!("failed to load kubelet config file: {refused}"))
             }
@@ -112,12 +120,47 @@ impl Running {
                 }
             },
         };
-        Self { inputs, outcome }
+        Self { inputs, outcome, refused_at }
     }
 
     /// The whole configuration, as `/configz` returns it, or the error with which the kubelet exits.
     pub(crate) fn configuration(&self) -> Result<&Map<String, Json>, &str> {
         self.outcome.as_ref().map_err(String::as_str)
+    }
+
+    /// Response of the kubelet to a request of the API server: `/configz` with the running configuration.
+    ///
+    /// The content follows the kubelet (`cmd/kubelet/app/server.go`, `initConfigz`): the internal configuration with all
+    /// defaults, converted back. `apiVersion`, `kind` and the values that Go's `omitempty` drops are missing.
+    pub(crate) fn answer(&self, path: &str, fault: Option<&Fault>) -> ProxyResult {
+        let plain =
+            |status, body: &str| ProxyResult::Response { status, content_type: "text/plain", body: body.to_owned() };
+        let Ok(configuration) = self.configuration() else { return unreachable() };
+        let is_off = |field: &str| configuration.get(field) == Some(&Json::Bool(false));
+        if is_off("enableServer") {
+            return unreachable();
+        }
+        if fault == Some(&Fault::RefusesConfigz) {
+            let recent = self.inputs.minor >= Minor(33);
+            let subresource = if recent { "subresource(s)=[configz proxy]" } else { "subresource=proxy" };
+            let who = "user=kube-apiserver-kubelet-client, verb=get, resource=nodes";
+            return plain(403, &format!("Forbidden ({who}, {subresource})"));
+        }
+        if path != "/configz" || is_off("enableDebuggingHandlers") {
+            return plain(404, "404: Page Not Found");
+        }
+        let body = json!({"kubeletconfig": configuration}).to_string();
+        ProxyResult::Response { status: 200, content_type: "application/json", body }
+    }
+
+    /// Error that a kubelet with Dynamic Kubelet Configuration writes to `status.config.error` if it refuses the
+    /// configuration. A refusal at the start of the kubelet has no such error.
+    pub(crate) fn dynamic_error(&self) -> Option<&'static str> {
+        match self.refused_at? {
+            Stage::Load => Some(error_text::LOAD),
+            // These kubelets apply the gates within `ValidateKubeletConfiguration`.
+            Stage::Ok | Stage::Gates | Stage::Validate => Some(error_text::VALIDATE),
+        }
     }
 
     /// Value of a top-level field.
@@ -176,6 +219,7 @@ impl RunningCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubelets::KUBEADM_FILE;
 
     const KIND: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -218,5 +262,97 @@ mod tests {
             let running = Running::new(inputs.clone());
             assert!(running.configuration().unwrap_err().contains(named), "{running:?}");
         }
+    }
+
+    fn respond_with(text: &str, minor: u32) -> ProxyResult {
+        Running::new(Inputs::of_file(Minor(minor), text.as_bytes())).answer("/configz", None)
+    }
+
+    fn configz(body: &str, minor: u32) -> Json {
+        let text = format!("{KIND}{body}");
+        let ProxyResult::Response { status: 200, body, .. } = respond_with(&text, minor) else {
+            panic!("no response");
+        };
+        serde_json::from_str::<Json>(&body).unwrap()["kubeletconfig"].clone()
+    }
+
+    #[test]
+    fn configz_contains_defaults_and_omits_empty_fields() {
+        let ProxyResult::Response { body, .. } = respond_with(KUBEADM_FILE, 36) else { panic!("no response") };
+        let shown = serde_json::from_str::<Json>(&body).unwrap()["kubeletconfig"].clone();
+        assert_eq!((&shown["cgroupDriver"], &shown["clusterDNS"][0]), (&json!("systemd"), &json!("10.96.0.10")));
+        assert_eq!((&shown["syncFrequency"], &shown["imageMaximumGCAge"]), (&json!("1m0s"), &json!("0s")));
+        assert_eq!((&configz("", 36)["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));
+        assert_eq!(shown["tlsCertFile"], json!("/var/lib/kubelet/pki/kubelet.crt"));
+        assert_eq!((&shown["podPidsLimit"], &shown["failSwapOn"]), (&json!(-1), &json!(true)));
+        for omitted in ["apiVersion", "kind", "readOnlyPort", "providerID", "featureGates", "tracing"] {
+            assert_eq!(shown.get(omitted), None, "{omitted}");
+        }
+        let old = configz("maxPods: 7\nseccompDefault: true\nevictionHard: {}", 21);
+        assert_eq!((&old["maxPods"], &old["eventBurst"]), (&json!(7), &json!(10)));
+        assert_eq!((old.get("seccompDefault"), old.get("evictionHard")), (None, None));
+    }
+
+    #[test]
+    fn configz_returns_404_without_debugging_handlers() {
+        let response = respond_with(&format!("{KIND}enableDebuggingHandlers: false"), 30);
+        assert!(matches!(response, ProxyResult::Response { status: 404, .. }));
+    }
+
+    fn problem_of(text: &str) -> Option<&'static str> {
+        Running::new(Inputs::of_file(Minor(21), text.as_bytes())).dynamic_error()
+    }
+
+    fn problem(body: &str) -> Option<&'static str> {
+        problem_of(&format!("{KIND}{body}"))
+    }
+
+    #[test]
+    fn accepts_valid_configuration_and_unknown_fields() {
+        assert_eq!(problem("maxPods: 110\n"), None);
+        assert_eq!(problem("maxPods: null\n"), None);
+        assert_eq!(problem("maxPods: 1e2\nenableServer: yes\noomScoreAdj: -0999\n"), None);
+        assert_eq!(problem("maxPods: many\nmaxPods: 5\n"), None, "the last of two keys wins");
+        assert_eq!(problem("maxPods: 5\n---\n[\n"), None, "only the first document counts");
+        assert_eq!(problem("nosuchField: 5\nauthentication: {nosuchField: [5]}\n"), None);
+        // Fields of a later version are unknown to 1.21.
+        assert_eq!(problem("podLogsDir: 5\n"), None);
+    }
+
+    #[test]
+    fn undecodable_configuration_is_load_error() {
+        assert_eq!(problem("maxPods: many\n"), Some(error_text::LOAD));
+        assert_eq!(problem("maxPods: '5'\n"), Some(error_text::LOAD));
+        assert_eq!(problem("maxPods: [\n"), Some(error_text::LOAD));
+        assert_eq!(problem("maxPods: 1.5\n"), Some(error_text::LOAD));
+        assert_eq!(problem("maxPods: 3000000000\n"), Some(error_text::LOAD));
+        assert_eq!(problem("maxOpenFiles: 3000000000\n"), None);
+        assert_eq!(problem("syncFrequency: 60\n"), Some(error_text::LOAD));
+        assert_eq!(problem("syncFrequency: 1d\n"), Some(error_text::LOAD));
+        assert_eq!(problem("syncFrequency: null\n"), Some(error_text::LOAD));
+        assert_eq!(problem("clusterDNS: 10.0.0.10\n"), Some(error_text::LOAD));
+        assert_eq!(problem("clusterDNS: [10]\n"), Some(error_text::LOAD));
+        assert_eq!(problem("authentication: {anonymous: {enabled: 'no'}}\n"), Some(error_text::LOAD));
+        assert_eq!(problem("evictionHard: {memory.available: 100}\n"), Some(error_text::LOAD));
+        for text in ["", "a", "kind: KubeletConfiguration\n", "apiVersion: kubelet.config.k8s.io/v1beta1\n"] {
+            assert_eq!(problem_of(text), Some(error_text::LOAD), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_is_parsed_as_json() {
+        let json = r#"{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": -5}"#;
+        assert_eq!(problem_of(json), Some(error_text::VALIDATE));
+        let flow = json.replace('"', "");
+        assert_eq!(problem_of(&flow), Some(error_text::LOAD));
+    }
+
+    #[test]
+    fn invalid_value_is_validate_error_unless_decoding_fails() {
+        assert_eq!(problem("maxPods: -5\n"), Some(error_text::VALIDATE));
+        assert_eq!(problem("oomScoreAdj: -1001\n"), Some(error_text::VALIDATE));
+        assert_eq!(problem("maxPods: -5\nport: x\n"), Some(error_text::LOAD));
+        assert_eq!(problem("featureGates: {NoSuchGate: true}\n"), Some(error_text::VALIDATE));
+        assert_eq!(problem("evictionHard: {no.such.signal: 5%}\n"), None, "refused only at kubelet start");
     }
 }

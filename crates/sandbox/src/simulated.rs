@@ -21,12 +21,12 @@ impl SimulatedNodes {
     ///
     /// # Errors
     /// Fails for an unknown node or a fault that the node does not support.
-    pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
+    pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         match self {
             Self::Kubelets(_) if fault.as_ref().is_some_and(Fault::needs_agent) => {
                 Err(InjectError::WithoutAgent(node.clone()))
             }
-            Self::Kubelets(kubelets) => kubelets.inject(node, fault).await,
+            Self::Kubelets(kubelets) => kubelets.inject(node, fault),
             Self::Agents(agents) => agents.inject(node, fault),
         }
     }
@@ -34,7 +34,7 @@ impl SimulatedNodes {
     /// Clock for limits in real time on what the nodes do.
     pub(super) fn limits_clock(&self) -> ScaledClock {
         match self {
-            Self::Kubelets(_) => ScaledClock::real(),
+            Self::Kubelets(kubelets) => kubelets.clock().at_real_speed(),
             Self::Agents(agents) => agents.clock().at_real_speed(),
         }
     }

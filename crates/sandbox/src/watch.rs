@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Metadata of an object, and of a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
+pub struct Meta {
     pub name: String,
     pub namespace: String,
     pub uid: String,
@@ -29,14 +29,13 @@ pub(crate) struct Meta {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub deletion_timestamp: Option<String>,
-    pub deletion_grace_period_seconds: Option<u64>,
     pub owner_references: Vec<Owner>,
 }
 
 /// Owner of an object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Owner {
+pub struct Owner {
     pub uid: String,
     pub controller: bool,
 }
@@ -44,7 +43,7 @@ pub(crate) struct Owner {
 /// An object, of which only parts are read. Parsing skips the rest, which may be large.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
-pub(crate) struct Object<S, T> {
+pub struct Object<S, T> {
     pub metadata: Meta,
     pub spec: S,
     pub status: T,
@@ -68,13 +67,13 @@ impl Meta {
 }
 
 /// Spec or status of an object.
-pub(crate) trait Part: DeserializeOwned + Clone + Default + PartialEq + Send + 'static {}
+pub trait Part: DeserializeOwned + Clone + Default + PartialEq + Send + 'static {}
 
 impl<P: DeserializeOwned + Clone + Default + PartialEq + Send + 'static> Part for P {}
 
 /// Change that a watch delivers.
 #[derive(Debug)]
-pub(crate) enum Change<K> {
+pub enum Change<K> {
     /// A new list of the whole collection. Objects missing from it were deleted.
     Relist(Vec<K>),
     /// An object was created or changed.

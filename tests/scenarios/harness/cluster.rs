@@ -455,8 +455,8 @@ impl Cluster {
     pub async fn fault(&self, node: &str, fault: Option<Fault>) {
         let node = NodeName::new(node).unwrap();
         let injected = match &self.server {
-            Server::Sandbox(server) => server.embedded().nodes().inject(&node, fault).await,
-            Server::Real { populated, .. } => populated.nodes().inject(&node, fault).await,
+            Server::Sandbox(server) => server.embedded().nodes().inject(&node, fault),
+            Server::Real { populated, .. } => populated.nodes().inject(&node, fault),
         };
         injected.unwrap();
     }

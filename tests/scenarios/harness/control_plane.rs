@@ -124,10 +124,11 @@ impl ControlPlane {
             real_objects::uninstall(&client).await;
         }
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
-        nodes::create(&client, specs, Timestamp::now(), 2, 8).await.unwrap();
+        nodes::create(&client, specs, Timestamp::now(), 2).await.unwrap();
         let nodes = if agents {
             let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
-            let options = AgentOptions { speed, faults, settings: settings(large, speed), ..AgentOptions::default() };
+            let machines = Options { speed, faults, ..Options::default() };
+            let options = AgentOptions { machines, settings: settings(large, speed), ..AgentOptions::default() };
             let user = format!("system:serviceaccount:{NAMESPACE}:{AGENT_DAEMON_SET}");
             SimulatedNodes::Agents(Agents::start_on(client.clone(), &user, options).await.unwrap())
         } else {

@@ -143,8 +143,8 @@ mod tests {
     async fn refusal_names_the_refusing_server_and_the_fix() {
         for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
             let (embedded, reader) = up(profile).await;
-            embedded.nodes().inject(&node(1), Some(Fault::Deaf)).await.unwrap();
-            embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).await.unwrap();
+            embedded.nodes().inject(&node(1), Some(Fault::Deaf)).unwrap();
+            embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).unwrap();
             let error = reader.configz(&node(1), CONFIGZ_PATIENCE).await.unwrap_err();
             assert_eq!(error.code(), "kubelet-unreachable", "{error}");
             assert!(

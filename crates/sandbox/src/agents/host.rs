@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::process::{KubeletWrite, Process};
+use super::process::Process;
 use crate::api::ProxyResult;
-use crate::kubelets::{BootedConfig, Fault, HostSpec, configz};
+use crate::kubelets::report::KubeletWrite;
+use crate::kubelets::{BootedConfig, Fault, HostSpec};
+use crate::machines::{Machine, unreachable};
 use crate::running::{CONFIG_DIR, CONFIG_FILE, Inputs, Running, RunningCache};
 use kubelet_config::effective::is_read;
 use kubelet_config::risk::StateFile;
@@ -53,7 +55,6 @@ struct Inner {
     process: Process,
     /// Number of starts of the process after the first one.
     restarts: u64,
-    fault: Option<Fault>,
     /// End of an API server outage.
     outage: Option<Timestamp>,
     /// Whether another program has written the kubelet's file again since the fault began.
@@ -64,22 +65,9 @@ struct Inner {
     set_aside: BTreeMap<StateFile, String>,
 }
 
-/// Parameters of a host.
-#[derive(Debug)]
-pub(super) struct HostOptions {
-    pub(super) spec: HostSpec,
-    pub(super) name: NodeName,
-    pub(super) version: Option<KubeletVersion>,
-    pub(super) fault: Option<Fault>,
-    pub(super) heartbeat: Option<std::time::Duration>,
-    pub(super) clock: ScaledClock,
-    pub(super) rng: fastrand::Rng,
-    pub(super) cache: RunningCache,
-}
-
 /// A simulated host, shared by its agent and its kubelet.
 #[derive(Debug)]
-pub(super) struct SimHost {
+pub struct SimHost {
     pub(super) name: NodeName,
     /// Paths that the agent is started with.
     pub(super) paths: Paths,
@@ -140,9 +128,15 @@ fn put_later_drop_in(disk: &MemoryDisk, fault: Option<&Fault>) {
 
 impl SimHost {
     /// Creates a host that runs its own configuration, or the one that it has booted with.
-    pub(super) fn new(options: HostOptions) -> Self {
+    pub(super) fn new(
+        name: &NodeName,
+        spec: HostSpec,
+        version: Option<KubeletVersion>,
+        fault: Option<Fault>,
+        clock: &ScaledClock,
+        cache: &RunningCache,
+    ) -> Self {
         let disk = MemoryDisk::new();
-        let spec = options.spec;
         disk.put(Path::new(CONFIG_FILE), spec.own_file().as_bytes(), 0o644);
         for (path, text) in &spec.drop_ins {
             disk.put(&below_config_dir(path), text.as_bytes(), 0o644);
@@ -152,32 +146,28 @@ impl SimHost {
             // A folder without the agent's file. The kubelet reads no hidden file.
             disk.put(&below_config_dir(".keep"), &[], 0o644);
         }
-        let now = options.clock.now();
+        let now = clock.now();
         if let Some(booted) = spec.booted.clone() {
-            boot(&disk, &paths, booted, options.version, now);
+            boot(&disk, &paths, booted, version, now);
         }
-        put_later_drop_in(&disk, options.fault.as_ref());
-        let minor = minor(options.version);
-        let running = options.cache.of(inputs(&disk, minor, spec.arguments(options.fault.as_ref())));
-        let fault = options.fault;
-        let process = Process::new(Arc::clone(&running), fault.clone(), options.heartbeat, options.rng, now);
+        put_later_drop_in(&disk, fault.as_ref());
+        let running = cache.of(inputs(&disk, minor(version), spec.arguments(fault.as_ref())));
         let inner = Inner {
-            process,
+            process: Process::new(Arc::clone(&running), fault.clone(), now),
             restarts: 0,
-            fault: None,
             outage: None,
             rewritten: false,
             state_files: running.policies(),
             set_aside: BTreeMap::new(),
         };
         let host = Self {
-            name: options.name,
+            name: name.clone(),
             paths,
             disk,
-            clock: options.clock,
-            version: options.version,
+            clock: clock.clone(),
+            version,
             spec,
-            cache: options.cache,
+            cache: cache.clone(),
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
@@ -193,53 +183,20 @@ impl SimHost {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a receiver that is notified of possible changes of the host.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
-    }
-
     /// Number of restarts of the kubelet.
     pub(super) fn kubelet_restarts(&self) -> u64 {
         self.lock().restarts
     }
 
-    /// Sets or removes the fault. A host that the old fault kept down boots.
-    pub(super) fn inject(&self, fault: Option<Fault>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        match inner.fault {
-            Some(Fault::DiskFull) => self.disk.clear_faults(),
-            Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
-            _ => {}
-        }
-        put_later_drop_in(&self.disk, fault.as_ref());
-        self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
-        (inner.fault, inner.outage, inner.rewritten) = (fault.clone(), None, false);
-        match &fault {
-            Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
-            Some(Fault::ApiOutage(seconds)) => {
-                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(*seconds)).ok();
-            }
-            _ => {}
-        }
-        inner.process.set_fault(fault, now);
-        let comes_up = inner.process.may_power_on();
-        drop(inner);
-        if comes_up {
-            self.start_kubelet();
-        }
-        self.changed.send_replace(());
-    }
-
     /// Fault of the host.
     pub(super) fn fault(&self) -> Option<Fault> {
-        self.lock().fault.clone()
+        self.lock().process.fault().cloned()
     }
 
     /// Reports whether the agent runs.
     pub(super) fn runs_agent(&self) -> bool {
         let inner = self.lock();
-        inner.process.has_power() && inner.fault != Some(Fault::NeverAcknowledges)
+        inner.process.has_power() && inner.process.fault() != Some(&Fault::NeverAcknowledges)
     }
 
     /// Discards writes that were not durable if the host is down; `seed` selects them.
@@ -258,34 +215,6 @@ impl SimHost {
     /// Time of the kubelet's last Lease renewal; `None` if the kubelet does not run.
     pub(super) fn renewed(&self) -> Option<Timestamp> {
         self.lock().process.renewed(self.clock.now())
-    }
-
-    /// Response of the kubelet to the API server.
-    pub(super) fn get_from_kubelet(&self, path: &str) -> ProxyResult {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        match inner.process.check_healthz(now) {
-            Ok(()) => configz::respond(path, inner.process.running(), inner.fault.as_ref()),
-            Err(_) => configz::unreachable(),
-        }
-    }
-
-    /// Returns the kubelet's due writes and the time of the next call.
-    pub(super) fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        let writes = inner.process.advance(now);
-        let rewrites = inner.process.is_to_rewrite() && !std::mem::replace(&mut inner.rewritten, true);
-        if rewrites {
-            let text = format!("{}{REWRITTEN}", self.spec.own_file());
-            self.disk.put(Path::new(CONFIG_FILE), text.as_bytes(), 0o644);
-        }
-        if rewrites || inner.process.is_to_start(now) {
-            drop(inner);
-            self.start_kubelet();
-            inner = self.lock();
-        }
-        (writes, inner.process.wake())
     }
 
     /// What the kubelet would run if it started.
@@ -336,6 +265,70 @@ impl SimHost {
             inner.handle_state_files(state);
         }
         Some((inner.process.command_time(), fails))
+    }
+}
+
+impl Machine for SimHost {
+    /// A host that the old fault kept down boots.
+    fn inject(&self, fault: Option<Fault>) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        match inner.process.fault() {
+            Some(Fault::DiskFull) => self.disk.clear_faults(),
+            Some(Fault::LaterDropIn(_)) => drop(self.disk.remove_file(&below_config_dir(LATER_DROP_IN))),
+            _ => {}
+        }
+        put_later_drop_in(&self.disk, fault.as_ref());
+        self.disk.touch(&below_config_dir(LATER_DROP_IN), now);
+        (inner.outage, inner.rewritten) = (None, false);
+        match &fault {
+            Some(Fault::DiskFull) => self.disk.inject(memory::Fault::Full, self.disk.operations()..u64::MAX),
+            Some(Fault::ApiOutage(seconds)) => {
+                inner.outage = now.checked_add(jiff::SignedDuration::from_secs_f64(*seconds)).ok();
+            }
+            _ => {}
+        }
+        inner.process.set_fault(fault, now);
+        let comes_up = inner.process.may_power_on();
+        drop(inner);
+        if comes_up {
+            self.start_kubelet();
+        }
+        self.changed.send_replace(());
+    }
+
+    fn answer(&self, path: &str) -> ProxyResult {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        match inner.process.check_healthz(now) {
+            Ok(()) => inner.process.running().answer(path, inner.process.fault()),
+            Err(_) => unreachable(),
+        }
+    }
+
+    fn clock(&self) -> &ScaledClock {
+        &self.clock
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let writes = inner.process.advance(now);
+        let rewrites = inner.process.is_to_rewrite() && !std::mem::replace(&mut inner.rewritten, true);
+        if rewrites {
+            let text = format!("{}{REWRITTEN}", self.spec.own_file());
+            self.disk.put(Path::new(CONFIG_FILE), text.as_bytes(), 0o644);
+        }
+        if rewrites || inner.process.is_to_start(now) {
+            drop(inner);
+            self.start_kubelet();
+            inner = self.lock();
+        }
+        (writes, inner.process.wake(now))
     }
 }
 

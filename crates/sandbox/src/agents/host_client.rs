@@ -6,19 +6,20 @@ use axum::body::Body;
 use axum::response::Response;
 use futures::StreamExt as _;
 use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 
 use super::host::SimHost;
 use crate::api::{Api, Rule, User};
-use crate::kubelets::{Fault, requests};
+use crate::kubelets::Fault;
+use crate::kubelets::report::micro_time;
+use crate::machines::Machine as _;
 use nodecfg_contract::ContentHash;
 
-/// ServiceAccount of the agents.
+/// ServiceAccount of the agents in the sandbox.
 const AGENT: &str = "system:serviceaccount:nodecfg-system:nodecfg-agent";
+/// User without rights.
+const NOBODY: &str = "without-rights";
 /// Header with the node that a token of an agent names (KEP-4193).
 const IMPERSONATE_NODE: &str = "impersonate-extra-authentication.kubernetes.io%2fnode-name";
 /// A configuration that no kubelet decodes.
@@ -26,47 +27,41 @@ const GARBLED: &str = "maxPods: [\n";
 /// A configuration that every kubelet decodes and refuses.
 const INVALID: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n";
 
-/// API server of a host.
+/// API server of the hosts, as their agents reach it. The sandbox knows the user of a client; another API server lets the
+/// client impersonate it.
 #[derive(Clone)]
-pub(super) enum Connection {
-    /// The sandbox. The user is that of the agents.
-    Sandbox { api: Api, user: User },
-    /// Another API server. The client may impersonate the agents, which have the ServiceAccount of an installation.
-    Remote { client: Client, agent: String },
+pub(super) struct Connection {
+    client: Client,
+    user: String,
+    /// Client of an agent that lost its rights.
+    without_rights: Client,
 }
 
 impl Connection {
     /// The sandbox, with the minimal permissions of an agent.
-    pub(super) fn sandbox(api: Api, joins: bool) -> Self {
-        Self::Sandbox { api, user: user(joins) }
+    pub(super) fn sandbox(api: &Api, joins: bool) -> Self {
+        let nobody = api.client_as(User::with_rules(NOBODY, Vec::new()));
+        Self { client: api.client_as(user(joins)), user: AGENT.to_owned(), without_rights: nobody }
     }
 
-    /// Sends a request of the agent on a node. A user without rights stands for an agent that lost its rights.
+    /// Another API server. The agents have the ServiceAccount of an installation.
+    pub(super) fn remote(client: &Client, agent: &str) -> Self {
+        Self { client: client.clone(), user: agent.to_owned(), without_rights: client.clone() }
+    }
+
+    /// Sends a request of the agent on a node.
     async fn send(
         &self,
         node: &str,
         mut request: Request<kube::client::Body>,
         without_rights: bool,
     ) -> Result<Response, std::io::Error> {
-        match self {
-            Self::Sandbox { api, user } => {
-                let user = if without_rights { User::with_rules(AGENT, Vec::new()) } else { user.clone() };
-                let (mut parts, body) = request.into_parts();
-                parts.extensions.insert(user);
-                let Ok(response) = api.router().oneshot(Request::from_parts(parts, Body::new(body))).await;
-                Ok(response)
-            }
-            Self::Remote { client, agent } => {
-                let user = if without_rights { "without-rights" } else { agent };
-                let headers = [("impersonate-user", user), (IMPERSONATE_NODE, node)];
-                for (name, value) in headers {
-                    let value = HeaderValue::from_str(value).map_err(std::io::Error::other)?;
-                    request.headers_mut().insert(HeaderName::from_static(name), value);
-                }
-                let response = client.send(request).await.map_err(std::io::Error::other)?;
-                Ok(response.map(Body::new))
-            }
+        let (client, user) = if without_rights { (&self.without_rights, NOBODY) } else { (&self.client, &*self.user) };
+        for (name, value) in [("impersonate-user", user), (IMPERSONATE_NODE, node)] {
+            let value = HeaderValue::from_str(value).map_err(std::io::Error::other)?;
+            request.headers_mut().insert(HeaderName::from_static(name), value);
         }
+        Ok(client.send(request).await.map_err(std::io::Error::other)?.map(Body::new))
     }
 }
 
@@ -101,32 +96,30 @@ pub(super) fn client(connection: Connection, host: Arc<SimHost>) -> Client {
         let (connection, host) = (connection.clone(), Arc::clone(&host));
         async move {
             if !host.reaches_server() {
-                return Err(unavailable());
+                let why = "the API server is unreachable (--fault api-outage)";
+                return Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, why));
             }
-            let (method, uri) = (request.method(), request.uri());
-            let downloads = method == Method::GET && uri.path().contains("/configmaps/");
-            let lease = method == Method::GET && uri.path().contains("/leases/");
-            let watches = uri.query().is_some_and(|query| query.contains("watch="));
-            let node_config = method == Method::GET && uri.path().contains("/nodeconfigs");
-            let fault = host.fault().filter(|_| downloads);
-            let without_rights = fault == Some(Fault::SyncError);
+            let reads = |part| request.method() == Method::GET && request.uri().path().contains(part);
+            let [downloads, reads_node_config, reads_lease] = ["/configmaps/", "/nodeconfigs", "/leases/"].map(reads);
+            let rewrite: Option<fn(&mut Value, &SimHost)> = if downloads {
+                Some(replace_content)
+            } else if reads_node_config {
+                Some(require_content)
+            } else if reads_lease {
+                Some(renew_lease)
+            } else {
+                None
+            };
+            let without_rights = downloads && host.fault() == Some(Fault::SyncError);
             let response = connection.send(host.name.as_str(), request, without_rights).await?;
-            match fault.and_then(refused_content) {
-                Some(content) => with_replaced_content(response, content).await,
-                None if node_config => {
-                    Ok(response.map(|body| with_required_content(until_outage(body, Arc::clone(&host)), host)))
-                }
-                None if lease => with_renewed_lease(response, host.renewed()).await,
-                None if watches => Ok(response.map(|body| until_outage(body, host))),
-                None => Ok(response),
-            }
+            let (mut parts, body) = response.into_parts();
+            let body = until_outage(body, Arc::clone(&host));
+            let Some(rewrite) = rewrite else { return Ok(Response::from_parts(parts, body)) };
+            parts.headers.remove(http::header::CONTENT_LENGTH);
+            Ok(Response::from_parts(parts, rewritten(body, rewrite, host)))
         }
     });
     Client::new(service, "default")
-}
-
-fn unavailable() -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "the API server is unreachable (--fault api-outage)")
 }
 
 /// Ends a response stream when an outage begins.
@@ -142,88 +135,65 @@ fn until_outage(body: Body, host: Arc<SimHost>) -> Body {
     Body::from_stream(body.into_data_stream().take_until(cut))
 }
 
-/// Sets the renewal time of a Lease in a response to that of its kubelet, if that is later.
-///
-/// Writing the Leases of thousands of nodes every 10 s would overload the machine. Without this update, a delayed
-/// agent would never see a renewal after its kubelet's start.
-async fn with_renewed_lease(response: Response, at: Option<Timestamp>) -> Result<Response, std::io::Error> {
-    let (mut parts, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-    let written = serde_json::from_slice::<Value>(&bytes);
-    let (Ok(mut lease), Some(at)) = (written, at.map(requests::micro_time)) else {
-        return Ok(Response::from_parts(parts, Body::from(bytes)));
+/// Rewrites the objects of a response. An object, a list, and each event of a watch are one line.
+fn rewritten(body: Body, rewrite: fn(&mut Value, &SimHost), host: Arc<SimHost>) -> Body {
+    let rewritten = move |line: Vec<u8>| match serde_json::from_slice::<Value>(&line) {
+        Err(_) if line.trim_ascii().is_empty() => Vec::new(),
+        Err(_) => line,
+        Ok(mut whole) => {
+            rewrite(&mut whole, &host);
+            whole.get_mut("object").into_iter().for_each(|object| rewrite(object, &host));
+            let items = whole.get_mut("items").and_then(Value::as_array_mut);
+            items.into_iter().flatten().for_each(|item| rewrite(item, &host));
+            format!("{whole}\n").into_bytes()
+        }
     };
-    if let Some(Value::String(time)) = lease.pointer_mut("/spec/renewTime")
-        && *time < at
-    {
-        *time = at;
-    }
-    parts.headers.remove(http::header::CONTENT_LENGTH);
-    Ok(Response::from_parts(parts, Body::from(lease.to_string())))
+    let ended = futures::stream::once(async { Ok(bytes::Bytes::from_static(b"\n")) });
+    let mut rest = Vec::new();
+    Body::from_stream(body.into_data_stream().chain(ended).map(move |chunk| {
+        rest.extend_from_slice(&chunk?);
+        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = rest.drain(..whole).collect();
+        let lines = lines.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec);
+        Ok::<_, axum::Error>(lines.flat_map(&rewritten).collect::<Vec<u8>>())
+    }))
 }
 
 /// Content that a host with this fault downloads, and refuses, in place of every configuration.
-fn refused_content(fault: Fault) -> Option<&'static str> {
-    match fault {
+fn refused_content(host: &SimHost) -> Option<&'static str> {
+    match host.fault()? {
         Fault::LoadError => Some(GARBLED),
         Fault::ValidateError => Some(INVALID),
         _ => None,
     }
 }
 
-/// Requires the refused content in each NodeConfig of a response, as long as the host has the fault: its agent must
-/// get to the check of a content that it takes for reviewed. A list and each event of a watch are one line.
-fn with_required_content(body: Body, host: Arc<SimHost>) -> Body {
-    let lines = (body.into_data_stream(), Vec::new());
-    Body::from_stream(futures::stream::unfold(lines, move |(mut chunks, mut rest)| {
-        let host = Arc::clone(&host);
-        async move {
-            loop {
-                if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = rest.drain(..=end).collect();
-                    return Some((Ok(with_required_hash(line, &host)), (chunks, rest)));
-                }
-                match chunks.next().await {
-                    Some(Ok(chunk)) => rest.extend_from_slice(&chunk),
-                    Some(Err(error)) => return Some((Err(error), (chunks, rest))),
-                    None if rest.is_empty() => return None,
-                    None => {
-                        let last = std::mem::take(&mut rest);
-                        return Some((Ok(with_required_hash(last, &host)), (chunks, rest)));
-                    }
-                }
-            }
-        }
-    }))
-}
-
-fn with_required_hash(line: Vec<u8>, host: &SimHost) -> Vec<u8> {
-    let Some(content) = host.fault().and_then(refused_content) else { return line };
-    let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return line };
-    let hash = json!(ContentHash::of(content.as_bytes()));
-    let mut require = |object: &mut Value| {
-        if let Some(required) = object.pointer_mut("/spec/contentHash") {
-            *required = hash.clone();
-        }
-    };
-    require(&mut value);
-    value.get_mut("object").into_iter().for_each(&mut require);
-    value.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(&mut require);
-    let mut text = value.to_string().into_bytes();
-    text.push(b'\n');
-    text
-}
-
-/// Replaces every value of a ConfigMap in a response.
-async fn with_replaced_content(response: Response, content: &str) -> Result<Response, std::io::Error> {
-    let (mut parts, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-    let Ok(mut object) = serde_json::from_slice::<Value>(&bytes) else {
-        return Ok(Response::from_parts(parts, Body::from(bytes)));
-    };
-    if let Some(data) = object.get_mut("data").and_then(Value::as_object_mut) {
-        data.values_mut().for_each(|value| *value = json!(content));
+/// Replaces every value of a ConfigMap, if the host refuses each content.
+fn replace_content(config_map: &mut Value, host: &SimHost) {
+    if let (Some(content), Some(data)) =
+        (refused_content(host), config_map.get_mut("data").and_then(Value::as_object_mut))
+    {
+        data.values_mut().for_each(|value| *value = content.into());
     }
-    parts.headers.remove(http::header::CONTENT_LENGTH);
-    Ok(Response::from_parts(parts, Body::from(object.to_string())))
+}
+
+/// Requires the refused content in a NodeConfig, because the agent must get to the check of a content that it takes for
+/// reviewed.
+fn require_content(node_config: &mut Value, host: &SimHost) {
+    if let (Some(content), Some(required)) = (refused_content(host), node_config.pointer_mut("/spec/contentHash")) {
+        *required = json!(ContentHash::of(content.as_bytes()));
+    }
+}
+
+/// Sets the renewal time of a Lease to that of its kubelet, if that is later.
+///
+/// Writing the Leases of thousands of nodes every 10 s would overload the machine. Without this update, a delayed
+/// agent would never see a renewal after its kubelet's start.
+fn renew_lease(lease: &mut Value, host: &SimHost) {
+    if let (Some(Value::String(time)), Some(at)) =
+        (lease.pointer_mut("/spec/renewTime"), host.renewed().map(micro_time))
+        && *time < at
+    {
+        *time = at;
+    }
 }

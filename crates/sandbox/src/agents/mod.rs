@@ -2,13 +2,13 @@
 //! in-memory disk, and a simulated kubelet.
 //!
 //! `process` is the kubelet with its service manager, without IO; `host` is the machine of both, and `host_client`
-//! connects it to the API server. `node` runs one node and [`handle`] any number. The agent receives all information through the interfaces that it has on a real host.
+//! connects it to the API server. [`handle`] runs the nodes. The agent receives all information through the interfaces
+//! that it has on a real host.
 
 pub mod handle;
 
 mod host;
 mod host_client;
-mod node;
 mod process;
 
 pub use handle::{Agents, Options};

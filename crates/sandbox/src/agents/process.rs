@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::kubelets::Fault;
 use crate::kubelets::aftermath::GoneDevices;
-use crate::kubelets::{Aftermath, Fault, Ready};
+use crate::kubelets::report::{KubeletWrite, Ready};
 use crate::running::Running;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::host::ServiceReport;
 use nodecfg_agent::host::problem::HealthzError;
 
-/// Shortest and longest duration of `systemctl restart kubelet`.
-const COMMAND_TIME: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
-/// Shortest and longest time from the start of the process until `/healthz` answers or the process has exited.
-const START_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Duration of `systemctl restart kubelet`.
+const COMMAND_TIME: Duration = Duration::from_millis(400);
+/// Time from the start of the process until `/healthz` answers or the process has exited.
+const START_TIME: Duration = Duration::from_secs(3);
 /// Time from the exit of the process to its next start.
 const RESTART_DELAY: Duration = Duration::from_secs(10);
 /// Interval at which a running kubelet renews its Lease.
@@ -29,25 +30,7 @@ const TIME_TO_DEATH: Duration = Duration::from_secs(15);
 /// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
 const NODE_GRACE: Duration = Duration::from_secs(40);
 /// Time from the start to the first flap, and between flaps.
-const FLAP_INTERVAL: Duration = Duration::from_secs(20);
-
-/// A write of the kubelet to the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KubeletWrite {
-    /// The Ready condition of the Node.
-    Ready {
-        /// Readiness to report.
-        ready: Ready,
-        /// Set if the readiness differs from the last report.
-        changed: bool,
-    },
-    /// Renewal of the Lease.
-    Renew,
-    /// The Event for the start of the kubelet.
-    Started,
-    /// What the restart did to devices and pods.
-    Aftermath(Aftermath),
-}
+const FLAP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
 /// State of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +49,6 @@ enum ProcessState {
 #[derive(Debug)]
 pub(super) struct Process {
     fault: Option<Fault>,
-    rng: fastrand::Rng,
     state: ProcessState,
     /// Start of the process.
     started: Timestamp,
@@ -82,28 +64,16 @@ pub(super) struct Process {
     /// Time since which the kubelet is down; unset while it runs.
     silent: Option<Timestamp>,
     ready: Ready,
-    /// Time of the next readiness change by a fault.
-    ready_change: Option<Timestamp>,
-    devices: GoneDevices<Timestamp>,
-    heartbeat: Option<Duration>,
-    next_heartbeat: Option<Timestamp>,
+    devices: GoneDevices,
     /// Writes to carry out.
     writes: Vec<KubeletWrite>,
 }
 
 impl Process {
     /// Creates a running kubelet with this configuration.
-    pub(super) fn new(
-        config: Arc<Running>,
-        fault: Option<Fault>,
-        heartbeat: Option<Duration>,
-        mut rng: fastrand::Rng,
-        now: Timestamp,
-    ) -> Self {
-        let next_heartbeat = heartbeat.map(|period| now + period.mul_f64(rng.f64()));
+    pub(super) fn new(config: Arc<Running>, fault: Option<Fault>, now: Timestamp) -> Self {
         let mut process = Self {
             fault: None,
-            rng,
             state: ProcessState::Up { since: now },
             started: now,
             restarts: 0,
@@ -112,10 +82,7 @@ impl Process {
             config,
             silent: None,
             ready: Ready::Yes,
-            ready_change: None,
             devices: GoneDevices::default(),
-            heartbeat,
-            next_heartbeat,
             writes: vec![KubeletWrite::Renew],
         };
         process.set_fault(fault, now);
@@ -133,7 +100,11 @@ impl Process {
         if self.fault == Some(Fault::Deaf) {
             self.power_off(now);
         }
-        self.ready_change = self.next_ready_change(now);
+    }
+
+    /// Fault of the host.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
     }
 
     /// Reports whether the host is up.
@@ -150,7 +121,6 @@ impl Process {
     pub(super) fn power_off(&mut self, now: Timestamp) {
         self.silent.get_or_insert(now);
         self.state = ProcessState::Off;
-        self.ready_change = (self.fault == Some(Fault::Deaf)).then_some(now);
     }
 
     /// Reports whether the host is down without a fault that keeps it down.
@@ -159,8 +129,12 @@ impl Process {
     }
 
     /// Duration of the service manager's command.
-    pub(super) fn command_time(&mut self) -> Duration {
-        self.random_duration(COMMAND_TIME)
+    pub(super) fn command_time(&self) -> Duration {
+        COMMAND_TIME.mul_f64(self.slowness())
+    }
+
+    fn slowness(&self) -> f64 {
+        if let Some(Fault::Slow(factor)) = self.fault { factor } else { 1.0 }
     }
 
     /// Reports whether the service manager's command fails.
@@ -179,9 +153,8 @@ impl Process {
         };
         self.config = config;
         self.started = now;
-        let until = now + self.random_duration(START_TIME);
+        let until = now + START_TIME.mul_f64(self.slowness());
         self.state = ProcessState::Starting { until, outcome };
-        self.ready_change = None;
     }
 
     /// Start of the process.
@@ -268,80 +241,50 @@ impl Process {
             self.state = ProcessState::Exited { again: died + RESTART_DELAY };
         }
         self.writes.extend(self.devices.due(now).map(KubeletWrite::Aftermath));
-        self.update_readiness(now);
-        if let (Some(period), Some(at), ProcessState::Up { .. }) = (self.heartbeat, self.next_heartbeat, &self.state)
-            && at <= now
-        {
-            self.next_heartbeat = Some(now + period);
-            self.writes.extend([KubeletWrite::Renew, KubeletWrite::Ready { ready: self.ready, changed: false }]);
+        let ready = self.readiness(now);
+        if self.ready != ready {
+            self.ready = ready;
+            self.writes.push(KubeletWrite::Ready { ready, changed: true });
         }
     }
 
     /// Time of the next due work.
-    pub(super) fn wake(&self) -> Option<Timestamp> {
+    pub(super) fn wake(&self, now: Timestamp) -> Option<Timestamp> {
         let state_change = match &self.state {
             ProcessState::Up { since } if self.fault == Some(Fault::Dies) && self.is_new(&self.config) => {
                 Some(*since + TIME_TO_DEATH)
+            }
+            ProcessState::Up { since } if self.fault == Some(Fault::Flap) && self.is_new(&self.config) => {
+                Some(*since + FLAP_INTERVAL * (flaps(*since, now) + 1))
             }
             ProcessState::Starting { until, .. } => Some(*until),
             ProcessState::Exited { again, .. } => Some(*again),
             ProcessState::Up { .. } | ProcessState::Off => None,
         };
-        let up = matches!(self.state, ProcessState::Up { .. });
         let grace = self.silent.filter(|_| self.ready != Ready::Unknown).map(|since| since + NODE_GRACE);
-        let ready_change = self.ready_change.filter(|_| up || self.state == ProcessState::Off);
-        [state_change, ready_change, grace, self.devices.wake(), self.next_heartbeat.filter(|_| up)]
-            .into_iter()
-            .flatten()
-            .min()
+        [state_change, grace, self.devices.wake()].into_iter().flatten().min()
     }
 
     fn up(&mut self, now: Timestamp) {
         self.state = ProcessState::Up { since: now };
         self.silent = None;
-        let before = self.ready;
-        self.ready =
-            if self.fault == Some(Fault::NotReady) && self.is_new(&self.config) { Ready::No } else { Ready::Yes };
-        self.ready_change = self.next_ready_change(now);
-        let changed = self.ready != before;
+        let ready = self.readiness(now);
+        let changed = self.ready != ready;
+        self.ready = ready;
         self.writes.extend(self.devices.restarted(self.fault.as_ref(), now).map(KubeletWrite::Aftermath));
-        self.writes.extend([
-            KubeletWrite::Ready { ready: self.ready, changed },
-            KubeletWrite::Renew,
-            KubeletWrite::Started,
-        ]);
+        self.writes.extend([KubeletWrite::Ready { ready, changed }, KubeletWrite::Renew, KubeletWrite::started()]);
     }
 
-    fn next_ready_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let up = matches!(self.state, ProcessState::Up { .. });
-        match self.fault {
-            Some(Fault::Flap) if up && self.is_new(&self.config) => Some(now + FLAP_INTERVAL),
-            Some(Fault::Deaf) => Some(now),
-            _ if up && self.ready == Ready::No => Some(now),
-            _ => None,
-        }
-    }
-
-    fn update_readiness(&mut self, now: Timestamp) {
-        let before = self.ready;
-        if self.silent.is_some_and(|since| since + NODE_GRACE <= now) {
-            self.ready = Ready::Unknown;
-        }
-        if self.ready_change.is_some_and(|ready_change| ready_change <= now) {
-            self.ready_change = None;
-            match (&self.state, &self.fault) {
-                (_, Some(Fault::Deaf)) => self.ready = Ready::Unknown,
-                (ProcessState::Up { .. }, Some(Fault::Flap)) => {
-                    self.ready = if before == Ready::Yes { Ready::No } else { Ready::Yes };
-                    self.ready_change = Some(now + FLAP_INTERVAL);
-                }
-                (ProcessState::Up { .. }, Some(Fault::NotReady)) if self.is_new(&self.config) => self.ready = Ready::No,
-                (ProcessState::Up { .. }, _) => self.ready = Ready::Yes,
-                _ => {}
+    fn readiness(&self, now: Timestamp) -> Ready {
+        match (&self.state, &self.fault) {
+            (_, Some(Fault::Deaf)) => Ready::Unknown,
+            (ProcessState::Up { .. }, Some(Fault::NotReady)) if self.is_new(&self.config) => Ready::No,
+            (ProcessState::Up { since }, Some(Fault::Flap)) if self.is_new(&self.config) => {
+                if flaps(*since, now) % 2 == 0 { Ready::Yes } else { Ready::No }
             }
-        }
-        if self.ready != before {
-            self.writes.push(KubeletWrite::Ready { ready: self.ready, changed: true });
+            (ProcessState::Up { .. }, _) => Ready::Yes,
+            _ if self.silent.is_some_and(|since| since + NODE_GRACE <= now) => Ready::Unknown,
+            _ => self.ready,
         }
     }
 
@@ -349,11 +292,11 @@ impl Process {
     fn is_new(&self, config: &Running) -> bool {
         self.trusted.iter().all(|trusted| trusted.inputs != config.inputs)
     }
+}
 
-    fn random_duration(&mut self, (least, most): (Duration, Duration)) -> Duration {
-        let slowness = if let Some(Fault::Slow(factor)) = self.fault { factor } else { 1.0 };
-        (least + (most - least).mul_f64(self.rng.f64())).mul_f64(slowness)
-    }
+/// Number of flaps since the start.
+fn flaps(since: Timestamp, now: Timestamp) -> i32 {
+    i32::try_from(now.duration_since(since).as_secs() / FLAP_INTERVAL.as_secs()).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

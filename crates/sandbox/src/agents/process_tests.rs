@@ -1,6 +1,7 @@
 //! Tests of the kubelet process and its service manager.
 
 use super::*;
+use crate::kubelets::aftermath::Aftermath;
 use crate::running::Inputs;
 use kubelet_config::NEWEST;
 
@@ -18,8 +19,7 @@ fn text(content: &str) -> Arc<Running> {
 impl SimHarness {
     fn new(fault: Option<Fault>) -> Self {
         let now = Timestamp::UNIX_EPOCH;
-        let rng = fastrand::Rng::with_seed(3);
-        let process = Process::new(text("local"), fault, None, rng, now);
+        let process = Process::new(text("local"), fault, now);
         let mut sim = Self { process, now, writes: Vec::new() };
         sim.run(0);
         sim.writes.clear();
@@ -43,7 +43,7 @@ impl SimHarness {
                 let config = Arc::clone(&self.process.config);
                 self.process.start(config, Ok(()), self.now);
             }
-            match self.process.wake().filter(|wake| *wake <= end) {
+            match self.process.wake(self.now).filter(|wake| *wake <= end) {
                 Some(wake) => {
                     assert!(wake > self.now, "the kubelet wakes itself in an endless loop");
                     self.now = wake;
@@ -62,8 +62,8 @@ impl SimHarness {
         self.writes.iter().filter_map(ready).collect()
     }
 
-    fn count(&self, wanted: KubeletWrite) -> usize {
-        self.writes.iter().filter(|(_, write)| *write == wanted).count()
+    fn count(&self, wanted: &KubeletWrite) -> usize {
+        self.writes.iter().filter(|(_, write)| write == wanted).count()
     }
 }
 
@@ -76,11 +76,11 @@ fn restart_reports_start_to_api_server() {
     assert_eq!(sim.process.healthz(), Ok(()));
     let heartbeat = KubeletWrite::Ready { ready: Ready::Yes, changed: false };
     assert_eq!(
-        sim.writes.iter().map(|(_, write)| *write).collect::<Vec<_>>(),
-        [heartbeat, KubeletWrite::Renew, KubeletWrite::Started]
+        sim.writes.iter().map(|(_, write)| write.clone()).collect::<Vec<_>>(),
+        [heartbeat, KubeletWrite::Renew, KubeletWrite::started()]
     );
     sim.run(3600);
-    assert_eq!((sim.writes.len(), sim.process.wake()), (3, None), "an idle kubelet writes nothing");
+    assert_eq!((sim.writes.len(), sim.process.wake(sim.now)), (3, None), "an idle kubelet writes nothing");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn dies_fault_repeats_after_each_restart() {
     let mut sim = SimHarness::new(Some(Fault::Dies));
     sim.restart("a");
     sim.run(120);
-    assert!((4..=5).contains(&sim.count(KubeletWrite::Started)), "{:?}", sim.writes);
+    assert!((4..=5).contains(&sim.count(&KubeletWrite::started())), "{:?}", sim.writes);
     assert_eq!(sim.readiness(), [], "each interruption is short");
     sim.process.set_fault(None, sim.now);
     sim.run(60);

@@ -112,8 +112,8 @@ impl TestCluster {
         }
     }
 
-    async fn inject(&self, fault: Option<Fault>) {
-        self.embedded.nodes().inject(&name("n1"), fault).await.unwrap();
+    fn inject(&self, fault: Option<Fault>) {
+        self.embedded.nodes().inject(&name("n1"), fault).unwrap();
     }
 
     async fn active(&self, node: &str, config: &str) {
@@ -185,7 +185,7 @@ async fn failing_kubelet_rolls_back() {
         cluster.config("b", "maxPods: 60");
         cluster.assign("n1", Some("a")).await;
         cluster.until("known good", |cluster| cluster.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
-        cluster.inject(Some(fault.clone())).await;
+        cluster.inject(Some(fault.clone()));
         cluster.assign("n1", Some("b")).await;
         let rolled_back = |cluster: &TestCluster| {
             let [assigned, active] = ["assigned", "active"].map(|field| cluster.named("n1", field));
@@ -204,12 +204,12 @@ async fn transient_failures_are_retried() {
         cluster.config("a", "maxPods: 50");
         cluster.assign("n1", None).await;
         cluster.until("observed", |cluster| cluster.status("n1")["config"] == json!({})).await;
-        cluster.inject(Some(fault.clone())).await;
+        cluster.inject(Some(fault.clone()));
         cluster.assign("n1", Some("a")).await;
         if fault == Fault::SyncError || fault == Fault::DiskFull {
             cluster.until("a sync error", |cluster| cluster.error("n1").starts_with(error_text::SYNC_PREFIX)).await;
             assert_eq!(cluster.ready("n1"), "True");
-            cluster.inject(None).await;
+            cluster.inject(None);
         }
         cluster.active("n1", "a").await;
         cluster.embedded.stop(None).await;
@@ -224,7 +224,7 @@ async fn host_continues_after_downtime() {
         cluster.assign(node, Some("a")).await;
         cluster.until("unknown", |cluster| cluster.ready(node) == "Unknown").await;
         assert_eq!(cluster.named(node, "active"), None);
-        cluster.embedded.nodes().inject(&name(node), None).await.unwrap();
+        cluster.embedded.nodes().inject(&name(node), None).unwrap();
         cluster.active(node, "a").await;
         cluster.until("ready", |cluster| cluster.ready(node) == "True").await;
     }
@@ -241,7 +241,7 @@ async fn node_without_agent_acknowledges_nothing() {
     cluster.until("not ready", |cluster| cluster.ready("n2") == "False").await;
     cluster.until("ready", |cluster| cluster.ready("n2") == "True").await;
     assert_eq!((cluster.status("n1"), cluster.ready("n1").as_str()), (Value::Null, "True"));
-    cluster.inject(None).await;
+    cluster.inject(None);
     cluster.active("n1", "a").await;
     cluster.embedded.stop(None).await;
 }

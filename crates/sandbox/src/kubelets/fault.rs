@@ -4,6 +4,7 @@
 //! `configSource` ([`super::machine`]) and nodes with an agent (`sandbox::agents`) share the kinds; some need an
 //! agent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -75,9 +76,9 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// Path of the field, such as `authentication.anonymous.enabled`.
-    pub field: String,
+    pub field: Cow<'static, str>,
     /// The value as text.
-    pub value: String,
+    pub value: Cow<'static, str>,
 }
 
 impl Setting {
@@ -88,49 +89,46 @@ impl Setting {
 
     /// Drop-in that sets the field. A value that is no JSON is a text.
     pub(crate) fn drop_in(&self) -> String {
-        let value: Value = serde_json::from_str(&self.value).unwrap_or_else(|_| self.value.as_str().into());
+        let value: Value = serde_json::from_str(&self.value).unwrap_or_else(|_| Value::from(&*self.value));
         let mut whole = json!({"apiVersion": API_VERSION, "kind": "KubeletConfiguration"});
         whole.as_object_mut().into_iter().for_each(|whole| set(whole, &self.field, value.clone()));
         whole.to_string()
     }
 }
 
-impl Default for Setting {
-    fn default() -> Self {
-        Self { field: "maxPods".to_owned(), value: "50".to_owned() }
-    }
-}
+/// Setting of faults without another one.
+const FIFTY_PODS: Setting = Setting { field: Cow::Borrowed("maxPods"), value: Cow::Borrowed("50") };
 
-/// Fault kinds in the syntax of `--fault`, with descriptions; see [`Fault`] for details.
-pub const KINDS: [(&str, &str); 22] = [
-    ("crash", "dies on its new configuration"),
-    ("slow", "takes 10 times as long; slow:<factor> sets another factor"),
-    ("not-ready", "activates its configuration and is then not Ready"),
-    ("never-acknowledges", "runs without --dynamic-config-dir, or without an agent"),
-    ("sync-error", "cannot read its ConfigMap"),
-    ("load-error", "cannot load its configuration"),
-    ("validate-error", "refuses its configuration"),
-    ("flap", "converges, then is not Ready every other 20 s"),
-    ("deaf", "does not run; Ready is Unknown"),
-    ("refuses-configz", "refuses requests for its configuration"),
-    ("slow-devices", "has 8 GPUs, which return 15 s after a restart"),
-    ("lost-devices", "has 8 GPUs, which do not return after a restart"),
-    ("refuses-pod", "refuses one of its pods after a restart"),
-    ("unready-pods", "has no Ready pods after a restart"),
-    ("flag", "has the flag --max-pods=50; flag:<field>=<value> sets another field"),
-    ("no-start", "does not start with a new configuration"),
-    ("dies", "starts with a new configuration and dies during the trial"),
-    ("restart-fails", "cannot be restarted with a new configuration"),
-    ("api-outage", "loses the API server for 60 s; api-outage:<seconds> sets another time"),
-    ("disk-full", "cannot write to the disk"),
-    ("later-drop-in", "has another drop-in, maxPods: 50 or later-drop-in:<field>=<value>"),
-    ("rewritten-file", "has its file rewritten, as by kubeadm upgrade, on a new configuration"),
+/// Fault kinds, as their names alone mean them in the syntax of `--fault`, with names and descriptions. See [`Fault`] for
+/// details.
+pub static KINDS: [(Fault, &str, &str); 22] = [
+    (Fault::Crash, "crash", "dies on its new configuration"),
+    (Fault::Slow(10.0), "slow", "takes 10 times as long; slow:<factor> sets another factor"),
+    (Fault::NotReady, "not-ready", "activates its configuration and is then not Ready"),
+    (Fault::NeverAcknowledges, "never-acknowledges", "runs without --dynamic-config-dir, or without an agent"),
+    (Fault::SyncError, "sync-error", "cannot read its ConfigMap"),
+    (Fault::LoadError, "load-error", "cannot load its configuration"),
+    (Fault::ValidateError, "validate-error", "refuses its configuration"),
+    (Fault::Flap, "flap", "converges, then is not Ready every other 20 s"),
+    (Fault::Deaf, "deaf", "does not run; Ready is Unknown"),
+    (Fault::RefusesConfigz, "refuses-configz", "refuses requests for its configuration"),
+    (Fault::SlowDevices, "slow-devices", "has 8 GPUs, which return 15 s after a restart"),
+    (Fault::LostDevices, "lost-devices", "has 8 GPUs, which do not return after a restart"),
+    (Fault::RefusesPod, "refuses-pod", "refuses one of its pods after a restart"),
+    (Fault::UnreadyPods, "unready-pods", "has no Ready pods after a restart"),
+    (Fault::Flag(FIFTY_PODS), "flag", "has the flag --max-pods=50; flag:<field>=<value> sets another field"),
+    (Fault::NoStart, "no-start", "does not start with a new configuration"),
+    (Fault::Dies, "dies", "starts with a new configuration and dies during the trial"),
+    (Fault::RestartFails, "restart-fails", "cannot be restarted with a new configuration"),
+    (Fault::ApiOutage(60.0), "api-outage", "loses the API server for 60 s; api-outage:<seconds> sets another time"),
+    (Fault::DiskFull, "disk-full", "cannot write to the disk"),
+    (
+        Fault::LaterDropIn(FIFTY_PODS),
+        "later-drop-in",
+        "has another drop-in, maxPods: 50 or later-drop-in:<field>=<value>",
+    ),
+    (Fault::RewrittenFile, "rewritten-file", "has its file rewritten, as by kubeadm upgrade, on a new configuration"),
 ];
-
-/// Default factor of `slow`.
-const SLOW_FACTOR: f64 = 10.0;
-/// Default duration of `api-outage`, seconds.
-const OUTAGE_SECONDS: f64 = 60.0;
 
 /// Error in the text of a `--fault`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +162,7 @@ pub enum FaultError {
 }
 
 fn kinds() -> String {
-    KINDS.map(|(name, _)| name).join(", ")
+    KINDS.each_ref().map(|(_, name, _)| *name).join(", ")
 }
 
 impl Fault {
@@ -188,54 +186,24 @@ impl FromStr for Fault {
     type Err = FaultError;
 
     fn from_str(text: &str) -> Result<Self, FaultError> {
-        if let Some(factor) = text.strip_prefix("slow:") {
-            return match factor.parse::<f64>() {
-                Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(Self::Slow(factor)),
-                _ => Err(FaultError::Factor(text.to_owned())),
-            };
+        let (name, parameter) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let unknown = || FaultError::Kind(text.to_owned());
+        let (fault, name, _) = KINDS.iter().find(|(_, known, _)| *known == name).ok_or_else(unknown)?;
+        let Some(parameter) = parameter else { return Ok(fault.clone()) };
+        let number = |most: f64| parameter.parse().ok().filter(|number| (1.0..=most).contains(number));
+        let setting = || setting(parameter).ok_or_else(|| FaultError::Setting(text.to_owned(), name));
+        match fault {
+            Self::Slow(_) => number(1000.0).map(Self::Slow).ok_or_else(|| FaultError::Factor(text.to_owned())),
+            Self::ApiOutage(_) => {
+                number(86_400.0).map(Self::ApiOutage).ok_or_else(|| FaultError::Time(text.to_owned()))
+            }
+            Self::Flag(_) => match setting()? {
+                setting if setting.flag().is_some() => Ok(Self::Flag(setting)),
+                _ => Err(FaultError::NoFlag(text.to_owned())),
+            },
+            Self::LaterDropIn(_) => Ok(Self::LaterDropIn(setting()?)),
+            _ => Err(unknown()),
         }
-        if let Some(seconds) = text.strip_prefix("api-outage:") {
-            return match seconds.parse::<f64>() {
-                Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => Ok(Self::ApiOutage(seconds)),
-                _ => Err(FaultError::Time(text.to_owned())),
-            };
-        }
-        if let Some(rest) = text.strip_prefix("flag:") {
-            let setting = setting(rest).ok_or_else(|| FaultError::Setting(text.to_owned(), "flag"))?;
-            return match setting.flag() {
-                Some(_) => Ok(Self::Flag(setting)),
-                None => Err(FaultError::NoFlag(text.to_owned())),
-            };
-        }
-        if let Some(rest) = text.strip_prefix("later-drop-in:") {
-            let setting = setting(rest).ok_or_else(|| FaultError::Setting(text.to_owned(), "later-drop-in"))?;
-            return Ok(Self::LaterDropIn(setting));
-        }
-        Ok(match text {
-            "flag" => Self::Flag(Setting::default()),
-            "later-drop-in" => Self::LaterDropIn(Setting::default()),
-            "rewritten-file" => Self::RewrittenFile,
-            "crash" => Self::Crash,
-            "slow" => Self::Slow(SLOW_FACTOR),
-            "not-ready" => Self::NotReady,
-            "never-acknowledges" => Self::NeverAcknowledges,
-            "sync-error" => Self::SyncError,
-            "load-error" => Self::LoadError,
-            "validate-error" => Self::ValidateError,
-            "flap" => Self::Flap,
-            "deaf" => Self::Deaf,
-            "refuses-configz" => Self::RefusesConfigz,
-            "slow-devices" => Self::SlowDevices,
-            "lost-devices" => Self::LostDevices,
-            "refuses-pod" => Self::RefusesPod,
-            "unready-pods" => Self::UnreadyPods,
-            "no-start" => Self::NoStart,
-            "dies" => Self::Dies,
-            "restart-fails" => Self::RestartFails,
-            "api-outage" => Self::ApiOutage(OUTAGE_SECONDS),
-            "disk-full" => Self::DiskFull,
-            other => return Err(FaultError::Kind(other.to_owned())),
-        })
     }
 }
 
@@ -243,35 +211,21 @@ impl FromStr for Fault {
 fn setting(text: &str) -> Option<Setting> {
     let (field, value) = text.split_once('=')?;
     fields::find(field).ok().filter(|target| !matches!(target, Target::Root))?;
-    Some(Setting { field: field.to_owned(), value: value.to_owned() })
+    Some(Setting { field: field.to_owned().into(), value: value.to_owned().into() })
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Crash => "crash",
-            Self::Slow(factor) => return write!(f, "slow:{factor}"),
-            Self::NotReady => "not-ready",
-            Self::NeverAcknowledges => "never-acknowledges",
-            Self::SyncError => "sync-error",
-            Self::LoadError => "load-error",
-            Self::ValidateError => "validate-error",
-            Self::Flap => "flap",
-            Self::Deaf => "deaf",
-            Self::RefusesConfigz => "refuses-configz",
-            Self::SlowDevices => "slow-devices",
-            Self::LostDevices => "lost-devices",
-            Self::RefusesPod => "refuses-pod",
-            Self::UnreadyPods => "unready-pods",
-            Self::NoStart => "no-start",
-            Self::Dies => "dies",
-            Self::RestartFails => "restart-fails",
-            Self::ApiOutage(seconds) => return write!(f, "api-outage:{seconds}"),
-            Self::DiskFull => "disk-full",
-            Self::Flag(Setting { field, value }) => return write!(f, "flag:{field}={value}"),
-            Self::LaterDropIn(Setting { field, value }) => return write!(f, "later-drop-in:{field}={value}"),
-            Self::RewrittenFile => "rewritten-file",
-        })
+        let kind = std::mem::discriminant(self);
+        let name = KINDS.iter().find(|(fault, ..)| std::mem::discriminant(fault) == kind).map(|(_, name, _)| *name);
+        f.write_str(name.unwrap_or_default())?;
+        match self {
+            Self::Slow(number) | Self::ApiOutage(number) => write!(f, ":{number}"),
+            Self::Flag(Setting { field, value }) | Self::LaterDropIn(Setting { field, value }) => {
+                write!(f, ":{field}={value}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -351,7 +305,7 @@ mod tests {
 
     #[test]
     fn every_kind_round_trips() {
-        for (name, _) in KINDS {
+        for (_, name, _) in &KINDS {
             let fault: Fault = name.parse().expect(name);
             assert_eq!(fault.to_string().parse::<Fault>(), Ok(fault));
         }
@@ -363,7 +317,7 @@ mod tests {
     fn parse_errors_name_the_mistake() {
         for bad in ["n1", "n1=", "=crash", "n1=explode"] {
             let error = bad.parse::<FaultSpec>().expect_err(bad).to_string();
-            for (name, _) in KINDS {
+            for (_, name, _) in &KINDS {
                 assert!(error.contains(name), "{bad}: {error}");
             }
         }
@@ -391,7 +345,7 @@ mod tests {
         };
         let text = setting.drop_in();
         assert!(text.contains(r#""evictionHard":{"memory.available":"5%"}"#), "{text}");
-        assert!(Setting::default().drop_in().contains(r#""maxPods":50"#));
+        assert!(FIFTY_PODS.drop_in().contains(r#""maxPods":50"#));
     }
 
     #[test]

@@ -1,147 +1,188 @@
-//! Public handle of the simulated kubelets: start, fault injection, configz proxy, stop.
+//! Public handle of the simulated kubelets without agents.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::FutureExt as _;
+use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
-use super::configz::KubeletProxy;
-use super::driver::{Command, Driver};
-use super::fault::{Fault, Faults};
-use super::options::Options;
-use super::requests::{self, ConfigMapMeta, Node};
-use crate::api::NodeProxy;
-use crate::watch;
+use super::fault::Fault;
+use super::host_spec::HostSpec;
+use super::machine::{Loaded, SimKubelet, supports_dynamic_config};
+use super::report::KubeletWrite;
+use crate::api::ProxyResult;
+use crate::machines::{
+    self, ConfigMap, Machine, Machines, Node, Options, StartError, run_kubelet, seed_of, unreachable,
+};
+use crate::running::{Inputs, Running, RunningCache, minor_of};
+use crate::watch::{self as watched, Change, Object};
+use kubelet_config::Minor;
+use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{ConfigMapSource, error_text};
 
-/// Capacity of each channel of watched changes.
-const BACKLOG: usize = 256;
+/// Path of the ConfigMaps of all namespaces.
+const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-/// Error that prevents the start of the kubelets.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The speed is invalid.
-    #[error("simulated kubelets cannot run at speed {0}; use a number above 0, where 1 is real time")]
-    Speed(f64),
-    /// A first list request failed.
-    #[error(
-        "simulated kubelets could not list {what}; check that the API server runs and grants list and watch: {source}"
-    )]
-    List {
-        /// The resource.
-        what: &'static str,
-        /// Error of the request.
-        source: Box<kube::Error>,
-    },
-}
-
-/// Error that prevents the injection of a fault.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InjectError {
-    /// This Node has no simulated kubelet.
-    #[error("node {0} has no simulated kubelet; create the Node first, or check its name")]
-    UnknownNode(NodeName),
-    /// The fault needs an agent, and the node has none.
-    #[error("node {0} has no agent, which this fault needs; use a sandbox of version 1.36")]
-    WithoutAgent(NodeName),
-    /// The kubelets were stopped.
-    #[error("the simulated kubelets have stopped")]
-    Stopped,
-}
-
-/// Running simulated kubelets, which stop immediately when dropped.
-#[derive(Debug)]
-pub struct Kubelets {
-    commands: mpsc::UnboundedSender<Command>,
-    driver: Option<JoinHandle<()>>,
-    watches: [JoinHandle<()>; 2],
-    /// Faults injected since the start, for the proxy. They override the initial `faults`.
-    injected: Arc<Mutex<HashMap<NodeName, Option<Fault>>>>,
-    faults: Faults,
-}
+/// Running simulated kubelets without agents, which stop when dropped.
+pub type Kubelets = Machines<KubeletMachine>;
 
 impl Kubelets {
-    /// Starts a kubelet for every current and later Node that the selector matches. Returns once the first kubelets
-    /// run.
+    /// Starts a kubelet for every current and later Node.
+    ///
+    /// # Errors
+    /// Fails for an invalid speed, or if Nodes or ConfigMaps cannot be listed.
     pub async fn start(client: Client, options: Options) -> Result<Self, StartError> {
-        if !(options.speed.is_finite() && options.speed > 0.0) {
-            return Err(StartError::Speed(options.speed));
-        }
-        let failed = |what| move |source| StartError::List { what, source: Box::new(source) };
-        let config_maps = watch::list::<ConfigMapMeta>(&client, requests::CONFIG_MAPS).await;
-        let (_, config_map_version) = config_maps.map_err(failed("ConfigMaps"))?;
-        let (all, node_version) = watch::list::<Node>(&client, requests::NODES).await.map_err(failed("Nodes"))?;
-
-        let (node_sender, node_changes) = mpsc::channel(BACKLOG);
-        let (config_map_sender, config_map_changes) = mpsc::channel(BACKLOG);
-        let watches = [
-            tokio::spawn(watch::follow(
-                client.clone(),
-                requests::NODES,
-                node_version,
-                node_sender,
-                std::convert::identity::<crate::watch::Change<Node>>,
-            )),
-            tokio::spawn(watch::follow(
-                client.clone(),
-                requests::CONFIG_MAPS,
-                config_map_version,
-                config_map_sender,
-                std::convert::identity::<crate::watch::Change<ConfigMapMeta>>,
-            )),
-        ];
-        let (commands, received) = mpsc::unbounded_channel();
-        let faults = options.faults.clone();
-        let mut driver = Driver::new(client, options);
-        driver.nodes_listed(all);
-        let driver = Some(tokio::spawn(driver.run(node_changes, config_map_changes, received)));
-        Ok(Self { commands, driver, watches, injected: Arc::default(), faults })
-    }
-
-    /// Fails if this node has no simulated kubelet, or if the kubelets have stopped.
-    pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
-        let (reply, replied) = oneshot::channel();
-        let sent = self.commands.send(Command::Inject(node.clone(), fault.clone(), reply));
-        match (sent, replied.await) {
-            (Ok(()), Ok(true)) => {
-                self.injected.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), fault);
-                Ok(())
-            }
-            (Ok(()), Ok(false)) => Err(InjectError::UnknownNode(node.clone())),
-            _ => Err(InjectError::Stopped),
-        }
-    }
-
-    /// Proxy through which the API server reaches the kubelets.
-    #[must_use]
-    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
-        let (injected, faults) = (Arc::clone(&self.injected), self.faults.clone());
-        let fault = move |node: &str| {
-            let node = NodeName::new(node).ok()?;
-            let injected = injected.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned();
-            injected.unwrap_or_else(|| faults.of(&node))
+        let clock = machines::clock(options.speed)?;
+        let listed = watched::list::<Object<NoPart, NoPart>>(&client, CONFIG_MAPS).await;
+        let failed = |source| StartError::List { what: "ConfigMaps", source: Box::new(source) };
+        let (_, version) = listed.map_err(failed)?;
+        let (cache, of_machines, follower) = (RunningCache::default(), clock.clone(), client.clone());
+        let create = move |name: &NodeName, node: &Node| {
+            let machine = Arc::new(KubeletMachine::new(name, node, &options, &of_machines, &cache));
+            let (running, client) = (Arc::clone(&machine), client.clone());
+            let (name, uid, events) = (name.clone(), node.metadata.uid.clone(), options.events);
+            let work = async move { run_kubelet(&*running, &client, &name, &uid, events).await };
+            (machine, work.boxed())
         };
-        Arc::new(KubeletProxy { fault })
+        let mut machines = Self::start_machines(follower.clone(), clock, Box::new(create)).await?;
+        machines.follow(follower, CONFIG_MAPS, version, |running, change| {
+            running.all().iter().for_each(|machine| machine.config_map_changed(&change));
+        });
+        Ok(machines)
+    }
+}
+
+/// Spec or status that is not read.
+#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+struct NoPart {}
+
+/// Machine whose kubelet follows `configSource`, if its version supports that.
+pub struct KubeletMachine {
+    host: HostSpec,
+    minor: Minor,
+    cache: RunningCache,
+    clock: ScaledClock,
+    kubelet: Mutex<SimKubelet>,
+    changed: watch::Sender<()>,
+}
+
+impl KubeletMachine {
+    fn new(name: &NodeName, node: &Node, options: &Options, clock: &ScaledClock, cache: &RunningCache) -> Self {
+        let host = HostSpec::of(&node.metadata.annotations);
+        let version = &node.status.node_info.kubelet_version;
+        let minor = minor_of(version);
+        let fault = options.faults.of(name);
+        let own = running(cache, &host, minor, None, fault.as_ref());
+        let fault = match own.configuration() {
+            Ok(_) => fault,
+            Err(error) => {
+                tracing::warn!(node = %name, "the simulated kubelet does not start: {error}");
+                Some(Fault::Deaf)
+            }
+        };
+        let (reports, seed) = (node.status.config.is_some(), seed_of(options.seed, name));
+        let kubelet = SimKubelet::new(supports_dynamic_config(version), reports, fault, seed, clock.now());
+        Self {
+            host,
+            minor,
+            cache: cache.clone(),
+            clock: clock.clone(),
+            kubelet: Mutex::new(kubelet),
+            changed: watch::Sender::new(()),
+        }
     }
 
-    /// Stops all kubelets after open requests have finished.
-    pub async fn stop(mut self) {
-        // A finished driver needs no command.
-        let _ = self.commands.send(Command::Stop);
-        if let Some(driver) = self.driver.take()
-            && let Err(error) = driver.await
-        {
-            tracing::warn!(%error, "the driver of the simulated kubelets failed");
+    fn lock(&self) -> MutexGuard<'_, SimKubelet> {
+        self.kubelet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the kubelet handle a change from outside.
+    fn change(&self, change: impl FnOnce(&mut SimKubelet, Timestamp)) {
+        change(&mut self.lock(), self.clock.now());
+        self.changed.send_replace(());
+    }
+
+    fn config_map_changed(&self, change: &Change<Object<NoPart, NoPart>>) {
+        let concerns = match change {
+            Change::Relist(_) => true,
+            Change::Applied(map) | Change::Deleted(map) => {
+                self.lock().follows(&map.metadata.namespace, &map.metadata.name)
+            }
+        };
+        if concerns {
+            self.change(SimKubelet::config_map_changed);
         }
     }
 }
 
-impl Drop for Kubelets {
-    fn drop(&mut self) {
-        for task in self.watches.iter().chain(&self.driver) {
-            task.abort();
+/// What a kubelet runs with a text in place of its own file.
+fn running(
+    cache: &RunningCache,
+    host: &HostSpec,
+    minor: Minor,
+    text: Option<Arc<[u8]>>,
+    fault: Option<&Fault>,
+) -> Arc<Running> {
+    let file = text.unwrap_or_else(|| host.own_file().as_bytes().into());
+    cache.of(Inputs { minor, file, drop_ins: None, flags: host.arguments(fault) })
+}
+
+impl Machine for KubeletMachine {
+    fn inject(&self, fault: Option<Fault>) {
+        self.change(|kubelet, now| kubelet.set_fault(fault, now));
+    }
+
+    fn answer(&self, path: &str) -> ProxyResult {
+        let kubelet = self.lock();
+        if !kubelet.answers() {
+            return unreachable();
+        }
+        let fault = kubelet.fault();
+        running(&self.cache, &self.host, self.minor, kubelet.active_text(), fault).answer(path, fault)
+    }
+
+    fn clock(&self) -> &ScaledClock {
+        &self.clock
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
+        self.lock().advance(self.clock.now())
+    }
+
+    fn node_changed(&self, node: &Node) {
+        let source = node.spec.config_source.as_ref().and_then(|source| source.config_map.clone());
+        self.change(|kubelet, now| kubelet.assign(source, now));
+    }
+
+    fn download(&self) -> Option<Arc<ConfigMapSource>> {
+        self.lock().download()
+    }
+
+    fn downloaded(&self, config_map: Option<ConfigMap>) {
+        let Some(wanted) = self.download() else { return };
+        let loaded = config_map.map(|ConfigMap { metadata, data }| {
+            let text = data.get(&wanted.kubelet_config_key).map(|text| Arc::from(text.as_bytes()));
+            let refused = |text: &Arc<[u8]>| self.cache.of(Inputs::of_file(self.minor, text)).dynamic_error();
+            let source = ConfigMapSource {
+                uid: Some(metadata.uid),
+                resource_version: Some(metadata.resource_version),
+                ..ConfigMapSource::clone(&wanted)
+            };
+            let problem = text.as_ref().map_or(Some(error_text::LOAD), refused);
+            Loaded { source: Arc::new(source), text: text.unwrap_or_default(), problem }
+        });
+        self.change(|kubelet, now| kubelet.downloaded(loaded, now));
+    }
+
+    fn lost(&self, write: &KubeletWrite) {
+        if matches!(write, KubeletWrite::Config(_)) {
+            self.change(SimKubelet::status_lost);
         }
     }
 }

@@ -7,19 +7,19 @@ use serde_json::{Map, Value, json};
 
 use super::aftermath::Aftermath;
 use super::fault::Fault;
-use super::machine::{ObservedNode, SimKubelet, supports_dynamic_config};
-use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
-use super::verdict::ConfigProblem;
-use nodecfg_contract::{ConfigMapSource, ConfigSource, ConfigStatus, error_text};
+use super::machine::{Loaded, SimKubelet, supports_dynamic_config};
+use super::report::{KubeletWrite, Ready};
+use jiff::Timestamp;
+use nodecfg_contract::{ConfigSource, error_text};
 
 /// A kubelet on a Node with `status.config: {}`, in a cluster where every ConfigMap exists.
 struct SimHarness {
     kubelet: SimKubelet,
-    now: Moment,
-    wake: Option<Moment>,
+    now: Timestamp,
+    wake: Option<Timestamp>,
     status: Map<String, Value>,
-    /// Response to every download, with the ConfigMap's version.
-    response: Result<(&'static str, Result<(), ConfigProblem>), Download>,
+    /// Error of each downloaded configuration. `None`: the ConfigMap is missing.
+    response: Option<Option<&'static str>>,
     fetches: usize,
     patches: usize,
     ready: Vec<(f64, Ready)>,
@@ -29,91 +29,77 @@ struct SimHarness {
 
 impl SimHarness {
     fn new(fault: Option<Fault>) -> Self {
-        Self::with(fault, true, Some(ConfigStatus::default()), None)
+        Self::with(fault, true, true)
     }
 
-    fn with(fault: Option<Fault>, dynamic: bool, seen: Option<ConfigStatus>, heartbeat: Option<Duration>) -> Self {
-        let rng = fastrand::Rng::with_seed(11);
-        let kubelet = SimKubelet::new(
-            ObservedNode { dynamic, wanted: SpecSource::Local, status: seen.as_ref() },
-            fault,
-            heartbeat,
-            rng,
-            Moment::default(),
-        );
-        let status = seen.and_then(|seen| serde_json::to_value(seen).unwrap().as_object().cloned()).unwrap_or_default();
+    fn with(fault: Option<Fault>, dynamic: bool, reports: bool) -> Self {
         let mut sim = Self {
-            kubelet,
-            now: Moment::default(),
+            kubelet: SimKubelet::new(dynamic, reports, fault, 11, Timestamp::UNIX_EPOCH),
+            now: Timestamp::UNIX_EPOCH,
             wake: None,
-            status,
-            response: Ok(("1", Ok(()))),
+            status: Map::new(),
+            response: Some(None),
             fetches: 0,
             patches: 0,
             ready: Vec::new(),
             aftermath: Vec::new(),
             events: Vec::new(),
         };
-        sim.input(Input::Node(SpecSource::Local));
+        sim.advance();
         sim
     }
 
-    fn input(&mut self, input: Input) {
-        let t = self.now.0.as_secs_f64();
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            self.wake = None;
-            for output in self.kubelet.step(input, self.now) {
-                match output {
-                    Output::WakeAt(at) => {
-                        assert!(at > self.now, "the kubelet wakes itself in an endless loop");
-                        self.wake = Some(at);
-                    }
-                    Output::Fetch(source) => {
-                        self.fetches += 1;
-                        inputs.push(Input::Fetched(self.download(&source)));
-                    }
-                    Output::PatchConfig(patch) => {
+    /// Carries out due work.
+    fn advance(&mut self) {
+        let t = self.now.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
+        loop {
+            let (writes, wake) = self.kubelet.advance(self.now);
+            for write in writes {
+                match write {
+                    KubeletWrite::Config(patch) => {
                         self.patches += 1;
-                        for (field, value) in patch {
-                            if value.is_null() {
-                                self.status.remove(&field)
-                            } else {
-                                self.status.insert(field, value)
-                            };
-                        }
+                        self.status.extend(patch);
+                        self.status.retain(|_, value| !value.is_null());
                     }
-                    Output::Event { reason, message } => self.events.push((t, format!("{reason}: {message}"))),
-                    Output::Ready { ready, .. } => self.ready.push((t, ready)),
-                    Output::Aftermath(aftermath) => self.aftermath.push((t, aftermath)),
+                    KubeletWrite::Event { reason, message } => self.events.push((t, format!("{reason}: {message}"))),
+                    KubeletWrite::Ready { ready, .. } => self.ready.push((t, ready)),
+                    KubeletWrite::Aftermath(aftermath) => self.aftermath.push((t, aftermath)),
+                    KubeletWrite::Renew => panic!("these kubelets renew no Lease"),
                 }
             }
+            let Some(source) = self.kubelet.download() else {
+                assert!(wake.is_none_or(|wake| wake > self.now), "the kubelet wakes itself in an endless loop");
+                self.wake = wake;
+                return;
+            };
+            self.fetches += 1;
+            let loaded = self.response.map(|problem| {
+                let mut found = source.as_ref().clone();
+                found.uid = Some(format!("uid-{}", source.name));
+                found.resource_version = Some("1".to_owned());
+                Loaded { source: Arc::new(found), text: Arc::from([]), problem }
+            });
+            self.kubelet.downloaded(loaded, self.now);
         }
-    }
-
-    fn download(&self, source: &ConfigMapSource) -> Download {
-        let (version, verdict) = match &self.response {
-            Ok(response) => *response,
-            Err(download) => return download.clone(),
-        };
-        let mut found = source.clone();
-        found.uid = Some(format!("uid-{}", source.name));
-        found.resource_version = Some(version.to_owned());
-        Download::Found(Arc::new(found), verdict)
     }
 
     fn run(&mut self, seconds: u64) {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(at) = self.wake.filter(|at| *at <= end) {
             self.now = at;
-            self.input(Input::Timer);
+            self.advance();
         }
         self.now = end;
     }
 
     fn assign(&mut self, name: &str) {
-        let source = ConfigSource::config_map("ns", name, "kubelet").config_map.unwrap();
-        self.input(Input::Node(SpecSource::ConfigMap(source)));
+        self.kubelet.assign(ConfigSource::config_map("ns", name, "kubelet").config_map, self.now);
+        self.advance();
+    }
+
+    fn inject(&mut self, fault: Option<Fault>) {
+        self.kubelet.set_fault(fault, self.now);
+        self.advance();
     }
 
     fn named(&self, field: &str) -> Option<&str> {
@@ -147,7 +133,7 @@ fn crash_keeps_status_and_sets_readiness_unknown() {
     let mut sim = SimHarness::new(None);
     sim.assign("a");
     sim.run(30);
-    sim.input(Input::Fault(Some(Fault::Crash)));
+    sim.inject(Some(Fault::Crash));
     sim.run(300);
     assert!(sim.ready.is_empty(), "only a new configuration crashes it");
     sim.assign("b");
@@ -158,7 +144,7 @@ fn crash_keeps_status_and_sets_readiness_unknown() {
     sim.assign("c");
     sim.run(300);
     assert_eq!(sim.named("assigned"), Some("a"));
-    sim.input(Input::Fault(None));
+    sim.inject(None);
     sim.run(30);
     assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
     sim.run(30);
@@ -186,7 +172,8 @@ fn not_ready_fault_ends_with_local_configuration() {
     assert_eq!(sim.ready.last().unwrap().1, Ready::No);
     sim.run(1000);
     assert_eq!(sim.ready.len(), 1);
-    sim.input(Input::Node(SpecSource::Local));
+    sim.kubelet.assign(None, sim.now);
+    sim.advance();
     sim.run(20);
     assert_eq!((sim.names(), sim.ready.last().unwrap().1), ([None; 3], Ready::Yes));
 }
@@ -199,7 +186,7 @@ fn never_acknowledges_and_deaf_keep_status() {
         sim.assign("a");
         sim.run(1000);
         assert_eq!((sim.names(), sim.fetches, sim.patches, sim.events.len()), ([None; 3], 0, 0, 0));
-        sim.input(Input::Fault(None));
+        sim.inject(None);
         sim.run(30);
         assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
         assert_eq!(sim.ready.last().map(|(_, ready)| *ready), ready.map(|_| Ready::Yes));
@@ -213,11 +200,11 @@ fn deaf_fault_takes_effect_during_restart() {
     while sim.events.is_empty() {
         sim.run(1);
     }
-    sim.input(Input::Fault(Some(Fault::Deaf)));
+    sim.inject(Some(Fault::Deaf));
     assert_eq!(sim.ready.last().unwrap().1, Ready::Unknown);
     sim.run(100);
     assert_eq!(sim.names(), [None; 3]);
-    sim.input(Input::Fault(None));
+    sim.inject(None);
     assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
     assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
 }
@@ -227,12 +214,12 @@ fn sync_error_keeps_old_assignment_and_retries() {
     let mut sim = SimHarness::new(None);
     sim.assign("a");
     sim.run(30);
-    sim.input(Input::Fault(Some(Fault::SyncError)));
+    sim.inject(Some(Fault::SyncError));
     sim.assign("b");
     sim.run(30);
     assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
     assert_eq!(sim.error(), Some("failed to sync: failed to download config, see Kubelet log for details"));
-    sim.input(Input::Fault(None));
+    sim.inject(None);
     sim.run(40);
     assert_eq!((sim.named("assigned"), sim.error()), (Some("b"), None));
 }
@@ -242,11 +229,11 @@ fn sync_error_ends_without_restart_when_spec_reverts() {
     let mut sim = SimHarness::new(None);
     sim.assign("a");
     sim.run(30);
-    sim.response = Err(Download::Missing);
+    sim.response = None;
     sim.assign("b");
     sim.run(30);
     assert!(sim.error().is_some());
-    sim.response = Ok(("1", Ok(())));
+    sim.response = Some(None);
     sim.assign("a");
     let events = sim.events.len();
     sim.run(30);
@@ -260,11 +247,11 @@ fn refused_configuration_falls_back() {
         sim.assign("a");
         sim.run(20);
         assert_eq!((sim.names(), sim.error()), ([Some("a"), None, None], Some(text)));
-        sim.input(Input::Fault(None));
+        sim.inject(None);
         sim.assign("b");
         sim.run(700);
         assert_eq!((sim.names(), sim.error()), ([Some("b"); 3], None));
-        sim.input(Input::Fault(Some(fault)));
+        sim.inject(Some(fault));
         sim.assign("c");
         sim.run(30);
         assert_eq!((sim.names(), sim.error()), ([Some("c"), Some("b"), Some("b")], Some(text)));
@@ -283,7 +270,7 @@ fn flapping_node_converges_first() {
     let up = sim.events.last().unwrap().0;
     let turns: Vec<_> = sim.ready.iter().map(|(t, ready)| ((t - up).round(), *ready)).collect();
     assert_eq!(turns[..3], [(20.0, Ready::No), (40.0, Ready::Yes), (60.0, Ready::No)]);
-    sim.input(Input::Fault(None));
+    sim.inject(None);
     assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
     let turns = sim.ready.len();
     sim.run(100);
@@ -303,7 +290,7 @@ fn restart_takes_devices_until_their_plugins_register() {
             [] if !returns => {}
             other => panic!("{other:?}"),
         }
-        sim.input(Input::Fault(None));
+        sim.inject(None);
         sim.run(1);
         assert_eq!(sim.aftermath.last().unwrap().1, Aftermath::DevicesBack, "the fault ended");
         assert_eq!(sim.aftermath.len(), 2);
@@ -316,60 +303,19 @@ fn lost_status_is_written_again_in_full() {
     sim.assign("a");
     sim.run(20);
     sim.status = json!({"error": "left over"}).as_object().cloned().unwrap();
-    sim.input(Input::StatusLost);
+    sim.kubelet.status_lost(sim.now);
+    sim.advance();
     sim.run(13);
     assert_eq!((sim.names(), sim.error()), ([Some("a"), Some("a"), None], None));
 }
 
 #[test]
-fn kubelet_continues_from_status_of_node() {
-    let mut sim = SimHarness::new(None);
-    sim.assign("a");
-    sim.run(700);
-    let left: ConfigStatus = serde_json::from_value(Value::Object(sim.status.clone())).unwrap();
-    let mut next = SimHarness::with(None, true, Some(left), None);
-    next.assign("a");
-    next.run(100);
-    assert_eq!((next.names(), next.patches, next.events.len()), ([Some("a"); 3], 0, 0));
-    next.response = Ok(("1", Err(ConfigProblem::Validate)));
-    next.assign("b");
-    next.run(30);
-    assert_eq!(next.names(), [Some("b"), Some("a"), Some("a")]);
-}
-
-#[test]
-fn kubelet_applies_changes_made_while_stopped() {
-    let left = json!({"error": "failed to sync: failed to download config, see Kubelet log for details"});
-    let mut sim = SimHarness::with(None, true, Some(serde_json::from_value(left).unwrap()), None);
-    sim.run(30);
-    assert_eq!((sim.error(), sim.events.len()), (None, 0));
-
-    let mut sim = SimHarness::new(None);
-    sim.assign("a");
-    sim.run(700);
-    let left: ConfigStatus = serde_json::from_value(Value::Object(sim.status.clone())).unwrap();
-    let mut reset = SimHarness::with(None, true, Some(left), None);
-    reset.run(30);
-    assert_eq!(reset.names(), [None; 3]);
-}
-
-#[test]
 fn only_kubelet_with_dynamic_config_writes_status() {
-    assert_eq!(SimHarness::with(None, true, None, None).patches, 1);
-    let mut sim = SimHarness::with(None, false, None, None);
+    assert_eq!(SimHarness::with(None, true, false).patches, 1);
+    let mut sim = SimHarness::with(None, false, false);
     sim.assign("a");
     sim.run(1000);
     assert_eq!((sim.fetches, sim.patches, sim.wake), (0, 0, None));
-}
-
-#[test]
-fn heartbeats_are_regular_and_end_with_kubelet() {
-    let mut sim = SimHarness::with(None, true, Some(ConfigStatus::default()), Some(Duration::from_secs(300)));
-    sim.run(3000);
-    assert_eq!(sim.ready.len(), 10);
-    sim.input(Input::Fault(Some(Fault::Deaf)));
-    sim.run(3000);
-    assert_eq!(sim.ready.len(), 11);
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::machine::{self, SimKubelet};
-use super::signals::{Download, Input, Moment, Output, SpecSource};
-use super::verdict::{ConfigProblem, verdict};
+use super::machine::{Loaded, SimKubelet};
+use super::report::KubeletWrite;
+use crate::running::{Inputs, Running};
+use jiff::{SignedDuration, Timestamp};
 use kubelet_config::Minor;
-use nodecfg_contract::{ConfigMapSource, ConfigSource};
+use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
 const RECORDING: &str = include_str!("../../../../tests/data/recordings/kubelet-1.21-dynamic-config.jsonl");
 
@@ -80,32 +81,28 @@ fn text(name: &str) -> &'static str {
 /// Simulated cluster for one kubelet.
 struct SimHarness {
     kubelet: SimKubelet,
-    wake: Option<Moment>,
+    wake: Option<Timestamp>,
     /// uid and resourceVersion by name.
     config_maps: BTreeMap<String, (String, String)>,
     status: Map<String, Value>,
     seen: Observations,
-    now: Moment,
+    now: Timestamp,
     /// Delay of the replay relative to the recording, seconds.
     late: f64,
 }
 
-fn moment(t: f64) -> Moment {
-    Moment(Duration::from_secs_f64(t))
+fn moment(t: f64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs_f64(t)
+}
+
+fn time_of(moment: Timestamp) -> f64 {
+    moment.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
 impl SimHarness {
     fn new(seed: u64) -> Self {
-        let rng = fastrand::Rng::with_seed(seed);
-        let kubelet = SimKubelet::new(
-            machine::ObservedNode { dynamic: true, ..Default::default() },
-            None,
-            None,
-            rng,
-            moment(0.0),
-        );
         Self {
-            kubelet,
+            kubelet: SimKubelet::new(true, false, None, seed, moment(0.0)),
             wake: None,
             config_maps: BTreeMap::new(),
             status: Map::new(),
@@ -115,53 +112,55 @@ impl SimHarness {
         }
     }
 
-    fn input(&mut self, input: Input, now: Moment) {
-        let t = now.0.as_secs_f64();
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            self.wake = None;
-            for output in self.kubelet.step(input, now) {
-                match output {
-                    Output::WakeAt(at) => self.wake = Some(at),
-                    Output::Fetch(source) => inputs.push(Input::Fetched(self.download(&source, t))),
-                    Output::PatchConfig(_) if OUTAGE.contains(&t) => inputs.push(Input::StatusLost),
-                    Output::PatchConfig(patch) => {
-                        for (field, value) in patch {
-                            if value.is_null() {
-                                self.status.remove(&field)
-                            } else {
-                                self.status.insert(field, value)
-                            };
-                        }
+    /// Lets the kubelet handle a change, and carries out due work.
+    fn change(&mut self, change: impl FnOnce(&mut SimKubelet, Timestamp), now: Timestamp) {
+        change(&mut self.kubelet, now);
+        let t = time_of(now);
+        loop {
+            let (writes, wake) = self.kubelet.advance(now);
+            self.wake = wake;
+            for write in writes {
+                match write {
+                    KubeletWrite::Config(_) if OUTAGE.contains(&t) => {
+                        self.kubelet.status_lost(now);
+                        self.wake = self.kubelet.advance(now).1;
+                    }
+                    KubeletWrite::Config(patch) => {
+                        self.status.extend(patch);
+                        self.status.retain(|_, value| !value.is_null());
                         self.seen.status(t - self.late, &Value::Object(self.status.clone()));
                     }
-                    Output::Event { reason, message } => {
-                        self.seen.events.push((t - self.late, format!("{reason}: {message}")))
+                    KubeletWrite::Event { reason, message } => {
+                        self.seen.events.push((t - self.late, format!("{reason}: {message}")));
                     }
-                    Output::Ready { .. } => panic!("a healthy kubelet stays ready"),
-                    Output::Aftermath(_) => panic!("a healthy kubelet has no fault"),
+                    KubeletWrite::Ready { .. } | KubeletWrite::Aftermath(_) | KubeletWrite::Renew => {
+                        panic!("unexpected {write:?}")
+                    }
                 }
             }
+            let Some(source) = self.kubelet.download() else { return };
+            let loaded = self.download(&source, t);
+            self.kubelet.downloaded(loaded, now);
         }
     }
 
-    fn download(&self, source: &ConfigMapSource, t: f64) -> Download {
+    fn download(&self, source: &ConfigMapSource, t: f64) -> Option<Loaded> {
         if OUTAGE.contains(&t) {
-            return Download::Unreachable;
+            return None;
         }
-        let Some((uid, version)) = self.config_maps.get(&source.name) else { return Download::Missing };
+        let (uid, version) = self.config_maps.get(&source.name)?;
         let mut found = source.clone();
         found.uid = Some(uid.clone());
         found.resource_version = Some(version.clone());
-        let verdict = match source.kubelet_config_key.as_str() {
-            "kubelet" => verdict(text(&source.name), Minor(21)).map_err(|refusal| refusal.problem),
-            _ => Err(ConfigProblem::Load),
+        let problem = match source.kubelet_config_key.as_str() {
+            "kubelet" => Running::new(Inputs::of_file(Minor(21), text(&source.name).as_bytes())).dynamic_error(),
+            _ => Some(error_text::LOAD),
         };
-        Download::Found(Arc::new(found), verdict)
+        Some(Loaded { source: Arc::new(found), text: Arc::from([]), problem })
     }
 
     /// Runs to `end`, then up to a minute longer until `statuses` statuses were written.
-    fn run_until_statuses(&mut self, statuses: usize, end: Moment) {
+    fn run_until_statuses(&mut self, statuses: usize, end: Timestamp) {
         self.run_until(end);
         while self.seen.statuses.len() < statuses {
             let at = self.wake.filter(|at| *at < end + Duration::from_secs(60)).expect("the status comes");
@@ -169,9 +168,9 @@ impl SimHarness {
         }
     }
 
-    fn run_until(&mut self, end: Moment) {
+    fn run_until(&mut self, end: Timestamp) {
         while let Some(at) = self.wake.filter(|at| *at <= end) {
-            self.input(Input::Timer, at);
+            self.change(|_, _| {}, at);
         }
         self.now = self.now.max(end);
     }
@@ -190,7 +189,7 @@ fn replay(lines: &[Value], seed: u64) -> Observations {
         }
         if line["kind"] == "step" {
             sim.run_until_statuses(expected.statuses.len(), moment(t + late));
-            late = sim.now.0.as_secs_f64() - t;
+            late = time_of(sim.now) - t;
         }
         let now = moment(t + late);
         sim.run_until(now);
@@ -202,19 +201,19 @@ fn replay(lines: &[Value], seed: u64) -> Observations {
             "update-configmap" => {
                 let version = line["resourceVersion"].as_str().unwrap().to_owned();
                 sim.config_maps.get_mut(name).unwrap().1 = version;
-                sim.input(Input::ConfigMapChanged, now);
+                sim.change(SimKubelet::config_map_changed, now);
             }
             "delete-configmap" => {
                 sim.config_maps.remove("b-config");
-                sim.input(Input::ConfigMapChanged, now);
+                sim.change(SimKubelet::config_map_changed, now);
             }
             "assign" => {
                 let key = line["key"].as_str().unwrap();
                 let source = ConfigSource::config_map("kube-system", name, key).config_map.unwrap();
-                sim.input(Input::Node(SpecSource::ConfigMap(source)), now);
+                sim.change(|kubelet, now| kubelet.assign(Some(source), now), now);
             }
-            "reset" => sim.input(Input::Node(SpecSource::Local), now),
-            "node" if sim.seen.statuses.is_empty() => sim.input(Input::Node(SpecSource::Local), now),
+            "reset" => sim.change(|kubelet, now| kubelet.assign(None, now), now),
+            "node" if sim.seen.statuses.is_empty() => sim.change(|kubelet, now| kubelet.assign(None, now), now),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use kubelet_config::values::unsigned;
 use serde_json::{Map, Value, json};
 
 use super::facts::{BudgetStatus, Pod, PodBudget};
-use crate::kubelets::requests::seconds;
+use crate::kubelets::report::seconds;
 
 /// Computes the status of a budget. `pods` are those of its namespace; `scale` returns the desired number of pods of a
 /// controller.

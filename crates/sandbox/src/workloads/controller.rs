@@ -8,9 +8,6 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use kube::Client;
 use kube::core::Request;
@@ -18,18 +15,21 @@ use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Precondit
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Interval;
 
 use super::budget;
 use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABLE};
 use super::populate::{self, NAMESPACE, ReturningPod, controller, path};
 use super::spec::WorkloadSpec;
-use crate::kubelets::requests::seconds;
+use crate::kubelets::report::seconds;
 use crate::watch::{self, Change, Meta, Object, Part};
 
 /// Capacity of the channel of watched changes.
 const BACKLOG: usize = 256;
-/// Simulated time in which a pod starts, or its containers end. A shorter grace period ends them earlier.
+/// Longest simulated time in which a pod starts, or its containers end.
 const STEP: Duration = Duration::from_secs(2);
+/// Shortest real time between steps.
+const SHORTEST_STEP: Duration = Duration::from_millis(1);
 
 /// Running workloads, which stop when dropped. Their pods remain.
 #[derive(Debug)]
@@ -48,7 +48,6 @@ impl Workloads {
         let (sender, changes) = mpsc::channel(BACKLOG);
         let mut controller = Controller {
             client,
-            speed,
             starts_at_once: true,
             returning,
             nodes: Objects::new(),
@@ -57,8 +56,8 @@ impl Workloads {
             pods: Objects::new(),
             budgets: Objects::new(),
             dirty: BTreeSet::new(),
-            timers: FuturesUnordered::new(),
-            armed: HashSet::new(),
+            moving: BTreeSet::new(),
+            steps: tokio::time::interval(STEP.div_f64(speed).max(SHORTEST_STEP)),
         };
         let mut tasks = JoinSet::new();
         controller.list_and_follow("/api/v1/nodes", Seen::Nodes, &sender, &mut tasks).await?;
@@ -99,7 +98,6 @@ type Write = http::Request<Vec<u8>>;
 
 struct Controller {
     client: Client,
-    speed: f64,
     /// Set while the first pods start.
     starts_at_once: bool,
     /// Pods that come back whenever they are missing.
@@ -111,10 +109,9 @@ struct Controller {
     budgets: Objects<PodBudget>,
     /// Namespaces to compare. The empty one stands for a change of a Node, which may matter to all.
     dirty: BTreeSet<String>,
-    /// Pods, by key and uid, whose next step becomes due.
-    timers: FuturesUnordered<BoxFuture<'static, (Key, String)>>,
-    /// Uids of the pods in `timers`.
-    armed: HashSet<String>,
+    /// Pods that start or end with the next step.
+    moving: BTreeSet<Key>,
+    steps: Interval,
 }
 
 impl Controller {
@@ -141,10 +138,11 @@ impl Controller {
                         self.take_over(seen);
                     }
                 }
-                Some((key, uid)) = self.timers.next(), if !self.timers.is_empty() => {
-                    self.armed.remove(&uid);
-                    let pod = self.pods.get(&key).filter(|pod| pod.metadata.uid == uid);
-                    self.send(pod.and_then(|pod| self.next_step(pod))).await;
+                _ = self.steps.tick(), if !self.moving.is_empty() => {
+                    let moving = std::mem::take(&mut self.moving);
+                    let pods = moving.iter().filter_map(|key| self.pods.get(key));
+                    let writes: Vec<Write> = pods.filter_map(|pod| self.next_step(pod)).collect();
+                    self.send(writes).await;
                 }
                 else => return,
             }
@@ -190,22 +188,19 @@ impl Controller {
         }
     }
 
-    /// Arms the next steps of pods. Returns them instead while the first pods start.
+    /// Marks the pods that start or end. Returns their steps instead while the first pods start.
     fn next_steps(&mut self, namespace: &str) -> Vec<Write> {
-        let mut steps = Vec::new();
-        for (key, pod) in in_namespace(&self.pods, namespace) {
-            let Some(step) = self.next_step(pod) else { continue };
-            let uid = pod.metadata.uid.clone();
-            if self.starts_at_once {
-                steps.push(step);
-            } else if self.armed.insert(uid.clone()) {
-                let grace = pod.metadata.deletion_grace_period_seconds.map_or(STEP, Duration::from_secs);
-                let timer = tokio::time::sleep(STEP.min(grace).div_f64(self.speed));
-                let pod = (key.clone(), uid);
-                self.timers.push(timer.map(|()| pod).boxed());
-            }
+        let steps = in_namespace(&self.pods, namespace);
+        let steps = steps.filter_map(|(key, pod)| Some((key.clone(), self.next_step(pod)?)));
+        let (moving, writes): (Vec<Key>, Vec<Write>) = steps.unzip();
+        if self.starts_at_once {
+            return writes;
         }
-        steps
+        if self.moving.is_empty() {
+            self.steps.reset();
+        }
+        self.moving.extend(moving);
+        Vec::new()
     }
 
     /// What the kubelet of a pod does next. The start of a kubelet marks the namespaces of its pods again.

@@ -57,7 +57,7 @@ impl Toleration {
 }
 
 /// A pod.
-pub(super) type Pod = Object<PodSpec, PodStatus>;
+pub(crate) type Pod = Object<PodSpec, PodStatus>;
 /// A Node.
 pub(super) type Node = Object<NodeSpec, NodeStatus>;
 /// A ReplicaSet or DaemonSet.
@@ -68,7 +68,7 @@ pub(super) type PodBudget = Object<BudgetSpec, BudgetStatus>;
 /// Spec of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
+pub(crate) struct PodSpec {
     /// Node of the pod; empty without one.
     pub node_name: String,
     pub containers: Vec<Container>,
@@ -79,7 +79,7 @@ pub(super) struct PodSpec {
 /// Container of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct Container {
+pub(crate) struct Container {
     pub name: String,
     pub image: String,
 }
@@ -87,7 +87,7 @@ pub(super) struct Container {
 /// Status of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct PodStatus {
+pub(crate) struct PodStatus {
     phase: String,
     conditions: Vec<Condition>,
 }
@@ -107,7 +107,7 @@ impl Pod {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         is_ready(&self.status.conditions)
     }
 
@@ -138,7 +138,7 @@ pub(super) struct NodeStatus {
 }
 
 impl Node {
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         is_ready(&self.status.conditions)
     }
 

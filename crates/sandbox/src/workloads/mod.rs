@@ -9,7 +9,7 @@ pub mod fault;
 pub mod spec;
 
 mod budget;
-mod facts;
+pub(crate) mod facts;
 mod populate;
 
 #[cfg(test)]

@@ -53,8 +53,9 @@ pub(super) async fn populate(client: &Client, spec: &WorkloadSpec) -> Result<Vec
         create(client, &path("daemonsets", "kube-system"), &daemon_set_object(daemon_set)).await?;
     }
     for application in &spec.applications {
-        let Application { namespace, name, budget, .. } = application;
-        create(client, &path("replicasets", namespace), &application_object(application)).await?;
+        let Application { namespace, name, replicas, budget } = application;
+        let object = replica_set(name, *replicas, &json!({}), &pod_spec(false));
+        create(client, &path("replicasets", namespace), &object).await?;
         if let Some(budget) = budget {
             create(client, &path("poddisruptionbudgets", namespace), &pod_budget(name, name, budget)).await?;
         }
@@ -98,18 +99,6 @@ fn daemon_set_object(DaemonSet { name, tolerates_all, exclusive_cpus }: &DaemonS
             "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
     })
-}
-
-fn application_object(application: &Application) -> Value {
-    let mut spec = pod_spec(false);
-    spec.insert("terminationGracePeriodSeconds".to_owned(), application.grace.into());
-    if !application.node_selector.is_empty() {
-        spec.insert("nodeSelector".to_owned(), json!(application.node_selector));
-    }
-    if !application.priority_class.is_empty() {
-        spec.insert("priorityClassName".to_owned(), json!(application.priority_class));
-    }
-    replica_set(&application.name, application.replicas, &json!({}), &spec)
 }
 
 fn replica_set(name: &str, replicas: usize, annotations: &Value, spec: &Map<String, Value>) -> Value {
@@ -163,10 +152,7 @@ async fn create_fault(client: &Client, node: &NodeName, fault: PodFault) -> Resu
     match fault {
         PodFault::Hangs => annotations = json!({HANGS: "true"}),
         PodFault::Mirror => annotations = json!({MIRROR: hash.as_str()}),
-        PodFault::Returns => {
-            set("tolerations", json!([{"operator": "Exists", "effect": "NoSchedule"}]));
-            set("nodeSelector", json!({"kubernetes.io/hostname": node.as_str()}));
-        }
+        PodFault::Returns => set("tolerations", json!([{"operator": "Exists", "effect": "NoSchedule"}])),
         PodFault::EmptyDir => set("volumes", json!([{"name": "scratch", "emptyDir": {}}])),
         PodFault::ToleratesAll => set("tolerations", json!([{"operator": "Exists"}])),
         PodFault::StuckVolume => {

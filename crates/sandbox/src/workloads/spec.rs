@@ -1,7 +1,5 @@
 //! Description of the workloads of a sandbox at its start.
 
-use std::collections::BTreeMap;
-
 use nodecfg_contract::names::NodeName;
 
 use super::fault::{PodFault, PodFaultSpec};
@@ -35,12 +33,6 @@ pub struct Application {
     pub replicas: usize,
     /// Its PodDisruptionBudget.
     pub budget: Option<Budget>,
-    /// Labels of the nodes that its pods may use.
-    pub node_selector: BTreeMap<String, String>,
-    /// PriorityClass of its pods; empty for none.
-    pub priority_class: String,
-    /// Seconds that its pods have to end.
-    pub grace: u32,
 }
 
 /// Limit of a PodDisruptionBudget, as a number or a percentage such as `25%`.
@@ -64,18 +56,10 @@ pub struct DaemonSet {
 }
 
 impl Application {
-    /// An application without a budget and with the default grace period.
+    /// An application without a budget.
     #[must_use]
     pub fn new(namespace: &str, name: &str, replicas: usize) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            replicas,
-            budget: None,
-            node_selector: BTreeMap::new(),
-            priority_class: String::new(),
-            grace: 30,
-        }
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), replicas, budget: None }
     }
 
     /// Adds a budget.

@@ -32,8 +32,12 @@ fn api(nodes: usize) -> Api {
 }
 
 async fn cluster(nodes: usize, spec: &WorkloadSpec) -> Cluster {
+    cluster_at(SPEED, nodes, spec).await
+}
+
+async fn cluster_at(speed: f64, nodes: usize, spec: &WorkloadSpec) -> Cluster {
     let api = api(nodes);
-    let workloads = Workloads::start(api.client(), spec, SPEED).await.unwrap();
+    let workloads = Workloads::start(api.client(), spec, speed).await.unwrap();
     Cluster { api, workloads }
 }
 
@@ -147,7 +151,8 @@ async fn equal_seeds_give_equal_names() {
 
 #[tokio::test]
 async fn evicted_pods_move_to_other_nodes() {
-    let cluster = cluster(3, &applications(6, Budget::MinAvailable("5".to_owned()))).await;
+    // Slow enough for an eviction before the replacement of the last one runs.
+    let cluster = cluster_at(4.0, 3, &applications(6, Budget::MinAvailable("5".to_owned()))).await;
     cluster.cordon("node-1", Some("drain")).await;
     let pods = cluster.on_node("node-1").await;
     cluster.evict("shop", &pods[0]).await.unwrap();
