@@ -18,7 +18,7 @@ pub(super) async fn run(_args: &Args, _terminal: &mut Terminal) -> CommandResult
 
 fn missing() -> CommandError {
     CommandError::Sandbox {
-        message: "this build has no sandbox: images and archives of nodecfg contain no API server".to_owned(),
+        message: "this build has no sandbox: images and archives contain no API server".to_owned(),
         help: "run it from a clone of nodecfg's repository: `cargo run -- sandbox`".to_owned(),
     }
 }

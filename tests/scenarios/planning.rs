@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nodecfg_sandbox::api::ResponseFormat;
 use nodecfg_sandbox::kubelets::Fault;
-use nodecfg_sandbox::server::wire::Form;
 use serde_json::json;
 
 use crate::harness::{Cluster, ClusterSetup, KUBELET, NodeRecord, Repository};
@@ -81,7 +81,7 @@ async fn sync_without_changes_sends_few_requests(start: ClusterSetup) {
     assert_eq!((count("list", "nodes"), count("watch", "nodes")), (2 - streams, streams), "{shown:#?}");
     assert_eq!(count("list", "configmaps"), 1, "{shown:#?}");
     let metadata_only = |entry: &nodecfg_sandbox::server::wire::Entry| {
-        entry.request.resource != "configmaps" || entry.request.form == Form::Metadata
+        entry.request.resource != "configmaps" || entry.request.format == ResponseFormat::Metadata
     };
     assert!(entries.iter().all(metadata_only), "{shown:#?}");
     let leases = entries.iter().filter(|entry| entry.request.resource == "leases").count();

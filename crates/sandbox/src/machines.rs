@@ -1,7 +1,7 @@
 //! The machines of a cluster: each Node has one, with a kubelet and a task.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::api::{Api, NodeProxy, ProxyResult};
+use crate::api::{NodeProxy, ProxyResult};
 use crate::kubelets::report::{KubeletWrite, NODES};
 use crate::kubelets::{Fault, Faults};
 use crate::watch::{self as watched, Change, Meta, Object, Part};
@@ -262,8 +262,13 @@ impl<M: Machine> Machines<M> {
 
     /// Proxy through which the API server reaches the kubelets.
     #[must_use]
-    pub fn proxy(&self) -> Arc<dyn NodeProxy> {
-        Arc::new(Proxy(Arc::downgrade(&self.running)))
+    pub fn proxy(&self) -> NodeProxy {
+        // A weak reference, because the machines hold the server that calls this proxy.
+        let running = Arc::downgrade(&self.running);
+        Arc::new(move |node, path| {
+            let machine = running.upgrade().and_then(|running| running.of(&NodeName::new(node).ok()?));
+            machine.map_or_else(unreachable, |machine| machine.answer(path))
+        })
     }
 
     /// Stops all machines.
@@ -279,16 +284,6 @@ impl<M: Machine> Machines<M> {
 impl<M> std::fmt::Debug for Machines<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machines").field("clock", &self.clock).finish_non_exhaustive()
-    }
-}
-
-/// Weak reference, because the machines hold the server that calls this proxy.
-struct Proxy<M>(Weak<RunningMachines<M>>);
-
-impl<M: Machine> NodeProxy for Proxy<M> {
-    fn get(&self, _api: &Api, node: &str, path: &str) -> ProxyResult {
-        let machine = self.0.upgrade().and_then(|running| running.of(&NodeName::new(node).ok()?));
-        machine.map_or_else(unreachable, |machine| machine.answer(path))
     }
 }
 

@@ -40,7 +40,7 @@ impl SimulatedNodes {
     }
 
     /// Proxy through which the API server reaches the kubelets.
-    pub(super) fn proxy(&self) -> std::sync::Arc<dyn NodeProxy> {
+    pub(super) fn proxy(&self) -> NodeProxy {
         match self {
             Self::Kubelets(kubelets) => kubelets.proxy(),
             Self::Agents(agents) => agents.proxy(),

@@ -127,17 +127,12 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
     }
 }
 
-/// Returns `resource` or `resource/subresource`.
-pub(crate) fn resource_text(path: &ResourcePath) -> String {
-    if path.subresource.is_empty() { path.resource.clone() } else { format!("{}/{}", path.resource, path.subresource) }
-}
-
 /// Authorizes an action on a resource.
 ///
 /// # Errors
 /// 403 with the message of Kubernetes.
 pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &ResourcePath) -> ApiResult<()> {
-    let resource = resource_text(path);
+    let resource = path.resource_text();
     let action = Action { verb, group: &path.group, resource: &resource, namespace: &path.namespace, name: &path.name };
     if allows(user, denials, &action) {
         return Ok(());

@@ -11,13 +11,11 @@ use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 
-use super::Api;
 use super::auth::{self, User};
 use super::delete;
 use super::discovery;
 use super::eviction;
 use super::list;
-use super::node_proxy::ProxyResult;
 use super::patch::PatchKind;
 use super::request::{self, Query, ResourcePath, ResponseFormat, Route};
 use super::resource::{Resource, ResourceType};
@@ -26,6 +24,7 @@ use super::store::key;
 use super::view::View;
 use super::watch::Watch;
 use super::write::{FieldValidation, WriteRequest, WriteResult};
+use super::{Api, ProxyResult};
 
 /// Maximum size of a request body, in bytes (`MaxRequestBodyBytes`).
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -47,7 +46,8 @@ fn page_not_found() -> Response {
     respond(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n")
 }
 
-fn error_response(error: &ApiError) -> Response {
+/// Builds the response of a refused request.
+pub(crate) fn error_response(error: &ApiError) -> Response {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = respond_json(status, error.to_value().to_string());
     if let Some(seconds) = error.retry_after() {

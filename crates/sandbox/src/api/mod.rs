@@ -11,13 +11,12 @@ pub(super) mod eviction;
 mod fields;
 mod http;
 mod list;
-mod node_proxy;
 mod object;
 mod object_watches;
 mod patch;
 pub(super) mod pod;
 mod prepare;
-mod request;
+pub(crate) mod request;
 mod resource;
 mod schema;
 mod selectors;
@@ -42,7 +41,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
-pub use node_proxy::{NodeProxy, ProxyResult};
+pub(crate) use http::error_response;
+pub use request::ResponseFormat;
 pub use server_profile::ServerProfile;
 pub use status::ApiError;
 
@@ -56,6 +56,25 @@ use write::{FieldValidation, WriteRequest};
 
 /// Source of the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Sends a GET request for a path to the kubelet of an existing Node.
+pub type NodeProxy = Arc<dyn Fn(&str, &str) -> ProxyResult + Send + Sync>;
+
+/// Result of a request that the API server forwards to a kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyResult {
+    /// The kubelet is unreachable, for this reason.
+    Unreachable(String),
+    /// Response of the kubelet, which the API server returns unchanged.
+    Response {
+        /// HTTP status code.
+        status: u16,
+        /// Media type.
+        content_type: &'static str,
+        /// Body.
+        body: String,
+    },
+}
 
 /// Options of an embedded API server.
 #[derive(Clone)]
@@ -98,7 +117,7 @@ struct Inner {
     registry: RwLock<Registry>,
     random: Mutex<fastrand::Rng>,
     denials: RwLock<Denials>,
-    node_proxy: OnceLock<Arc<dyn NodeProxy>>,
+    node_proxy: OnceLock<NodeProxy>,
 }
 
 /// Embedded API server. Clones share one cluster.
@@ -167,15 +186,7 @@ impl Api {
         self.0.denials.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Compacts the storage, as etcd does every few minutes. A 1.21 server then returns 410 for older revisions. A
-    /// 1.36 server continues to serve them from its cache; see [`Api::forget_history`].
-    pub fn compact(&self) {
-        if !self.profile().serves_compacted() {
-            self.forget_history();
-        }
-    }
-
-    /// Discards all history in either profile. Lists and watches of older revisions then get 410.
+    /// Discards all history, as a compaction of etcd does. Lists and watches of older revisions then get 410.
     pub fn forget_history(&self) {
         self.lock().compact();
     }
@@ -240,14 +251,14 @@ impl Api {
     }
 
     /// Sets the handler of kubelet requests. Only the first call takes effect.
-    pub(crate) fn set_node_proxy(&self, proxy: Arc<dyn NodeProxy>) {
+    pub(crate) fn set_node_proxy(&self, proxy: NodeProxy) {
         let _ = self.0.node_proxy.set(proxy);
     }
 
     /// Sends a GET request to the kubelet of a node. Without a [`NodeProxy`], every kubelet is unreachable.
     pub(crate) fn proxy_get(&self, node: &str, path: &str) -> ProxyResult {
         let unreachable = || ProxyResult::Unreachable("dial tcp: no kubelet listens".to_owned());
-        self.0.node_proxy.get().map_or_else(unreachable, |proxy| proxy.get(self, node, path))
+        self.0.node_proxy.get().map_or_else(unreachable, |proxy| proxy(node, path))
     }
 
     /// Admits a new object to a namespace (admission plugin NamespaceLifecycle).

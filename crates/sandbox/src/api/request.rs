@@ -38,6 +38,14 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: String,
 }
 
+impl ResourcePath {
+    /// Resource and subresource as in rights: `nodes`, `nodes/status`.
+    pub(crate) fn resource_text(&self) -> String {
+        let Self { resource, subresource, .. } = self;
+        if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
+    }
+}
+
 /// Decodes percent-encoding. Segments with invalid UTF-8 stay unchanged, because no object has such a name.
 fn decoded(segment: &str) -> String {
     if !segment.contains('%') {
@@ -169,7 +177,7 @@ pub(crate) fn dry_run(value: &str, options: &str) -> ApiResult<bool> {
 
 /// Format of the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResponseFormat {
+pub enum ResponseFormat {
     /// Full objects.
     Plain,
     /// `PartialObjectMetadata` and its list.

@@ -25,12 +25,6 @@ impl ServerProfile {
         matches!(self, Self::V1_36)
     }
 
-    /// Reports whether a cache serves lists and watches of compacted revisions (consistent lists from cache, 1.34).
-    #[must_use]
-    pub(crate) fn serves_compacted(self) -> bool {
-        matches!(self, Self::V1_36)
-    }
-
     /// Returns the release, such as `v1.21.14`.
     #[must_use]
     pub fn git_version(self) -> &'static str {
@@ -43,27 +37,12 @@ impl ServerProfile {
     /// Returns the response to `GET /version`.
     #[must_use]
     pub fn version(self) -> Value {
-        let mut version = json!({
+        json!({
             "major": "1",
             "minor": if self == Self::V1_21 { "21" } else { "36" },
             "gitVersion": self.git_version(),
-            "gitCommit": "",
             "gitTreeState": "clean",
-            "buildDate": "1970-01-01T00:00:00Z",
-            "goVersion": if self == Self::V1_21 { "go1.19.8" } else { "go1.26.6" },
-            "compiler": "gc",
             "platform": "linux/amd64",
-        });
-        if let (Self::V1_36, Some(map)) = (self, version.as_object_mut()) {
-            for (key, value) in [
-                ("emulationMajor", "1"),
-                ("emulationMinor", "36"),
-                ("minCompatibilityMajor", "1"),
-                ("minCompatibilityMinor", "35"),
-            ] {
-                map.insert(key.to_owned(), value.into());
-            }
-        }
-        version
+        })
     }
 }

@@ -105,9 +105,7 @@ impl FaultKind {
     fn applies_to(&self, request: &ApiRequest) -> bool {
         match self {
             Self::CloseWatch { .. } | Self::ExpireWatch { .. } => request.verb == "watch",
-            Self::ContinueExpired => {
-                super::request::query_value(&request.query, "continue").is_some_and(|token| !token.is_empty())
-            }
+            Self::ContinueExpired => request.continues_list(),
             _ => true,
         }
     }

@@ -20,7 +20,7 @@ mod stream;
 
 pub use fault::{Fault, FaultKind, Faults, InjectedFault, Matcher};
 pub use log::{Entry, RequestLog};
-pub use request::{ApiRequest, Form};
+pub use request::ApiRequest;
 
 #[cfg(test)]
 mod tests;
