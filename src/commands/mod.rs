@@ -36,7 +36,10 @@ mod render;
 mod reset;
 mod resume;
 mod rollback;
-#[cfg_attr(not(feature = "sandbox"), path = "without_sandbox.rs")]
+#[cfg(feature = "sandbox")]
+mod sandbox;
+#[cfg(not(feature = "sandbox"))]
+#[path = "without_sandbox.rs"]
 mod sandbox;
 mod schema;
 mod status;

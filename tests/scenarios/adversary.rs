@@ -3,7 +3,7 @@
 //!
 //! Other adversaries have their tests where they attack: one kubelet's credentials in `hostile_node.rs` and in
 //! `crates/cluster/src/reading/salvage.rs`, an edited plan file in `plans.rs`, a pull request with only data files in
-//! `tests/action` and `src/repository/tests.rs`, and a second reconciler with another clock in
+//! `tests/program/action` and `src/repository/tests.rs`, and a second reconciler with another clock in
 //! `crates/cluster/src/lock/observation_tests.rs`.
 
 use serde_json::{Value, json};

@@ -71,7 +71,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("not-in-git", "about a file system"),
     ("not-utf-8", "an example is UTF-8"),
     ("not-utf-8-name", "about a file system or a commit"),
-    ("nothing-checked", "about arguments: tests/cli/mistakes.rs"),
+    ("nothing-checked", "about arguments: tests/program/cli/mistakes.rs"),
     ("overlay-as-file", "about an image: src/render/tests.rs"),
     ("pool-pointer-changed", "about a cluster"),
     ("pool-without-sandbox-node", "about the sandbox"),

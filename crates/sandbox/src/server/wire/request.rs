@@ -49,7 +49,8 @@ impl ApiRequest {
             verb,
             resource: target.resource_text(),
             group: target.group,
-            namespace: target.namespace,
+            // Namespaces themselves are cluster-scoped.
+            namespace: if target.resource == "namespaces" { String::new() } else { target.namespace },
             name: target.name,
             dry_run: !query.text("dryRun").is_empty(),
             format: request::accepted(headers).unwrap_or(ResponseFormat::Plain),
@@ -98,8 +99,8 @@ mod tests {
             (Method::POST, "/api/v1/namespaces/a/configmaps", "create", "", "configmaps", "a", ""),
             (Method::DELETE, "/api/v1/namespaces/a/configmaps", "deletecollection", "", "configmaps", "a", ""),
             (Method::DELETE, "/api/v1/namespaces/a/configmaps/c", "delete", "", "configmaps", "a", "c"),
-            (Method::GET, "/api/v1/namespaces/a", "get", "", "namespaces", "a", "a"),
-            (Method::PUT, "/api/v1/namespaces/a/status", "update", "", "namespaces/status", "a", "a"),
+            (Method::GET, "/api/v1/namespaces/a", "get", "", "namespaces", "", "a"),
+            (Method::PUT, "/api/v1/namespaces/a/status", "update", "", "namespaces/status", "", "a"),
             (
                 Method::PUT,
                 "/apis/coordination.k8s.io/v1/namespaces/a/leases/l",

@@ -1,0 +1,18 @@
+//! Tests of the project: its documents, generated files, rules, and tables against recorded verdicts.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+mod deploy;
+mod docs;
+mod findings;
+mod oracle;
+mod outputs;
+mod schema;
+mod tidy;
