@@ -239,9 +239,6 @@ impl ResourceRequest<'_> {
     }
 
     fn field_validation(&self, query: &Query) -> ApiResult<FieldValidation> {
-        if !self.api.profile().validates_fields() {
-            return Ok(FieldValidation::Ignore);
-        }
         match query.text("fieldValidation") {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
@@ -300,7 +297,6 @@ impl ResourceRequest<'_> {
 
     fn delete_collection(&self, resource: &Resource, body: &[u8], query: &Query) -> ApiResult<Response> {
         let options = delete::DeleteOptions::read(body, query)?;
-        let view = View { api: self.api, resource, format: ResponseFormat::Plain, include: "" };
         let page = list::page(self.api, resource, self.read_namespace(resource), query)?;
         for stored in &page.objects {
             match delete::delete(self.api, resource, &stored.namespace, &stored.name, &options) {
@@ -308,7 +304,7 @@ impl ResourceRequest<'_> {
                 _ => {}
             }
         }
-        let items: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
+        let items: Vec<Value> = page.objects.iter().map(|stored| stored.value()).collect();
         let list = json!({
             "kind": resource.list_kind,
             "apiVersion": resource.api_version(),

@@ -170,7 +170,7 @@ pub(crate) fn list_body(
         closed: false,
     };
     if format == ResponseFormat::Table {
-        let objects: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
+        let objects: Vec<Value> = page.objects.iter().map(|stored| stored.value()).collect();
         chunks.opening = Some(view.table(&objects, &page.metadata, false).to_string().into_bytes());
         chunks.closed = true;
         return chunks;

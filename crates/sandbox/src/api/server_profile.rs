@@ -19,12 +19,6 @@ impl ServerProfile {
         matches!(self, Self::V1_21)
     }
 
-    /// Reports whether the server validates unknown fields (`fieldValidation`, since 1.25).
-    #[must_use]
-    pub(crate) fn validates_fields(self) -> bool {
-        matches!(self, Self::V1_36)
-    }
-
     /// Returns the release, such as `v1.21.14`.
     #[must_use]
     pub fn git_version(self) -> &'static str {

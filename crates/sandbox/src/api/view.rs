@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::object::{Change, StoredObject, set_field};
+use super::object::{Change, StoredObject};
 use super::request::ResponseFormat;
 use super::resource::Resource;
 use super::table::Table;
@@ -22,31 +22,15 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reports whether the stored bytes can be sent unchanged: not those of another version of a custom resource.
-    fn is_verbatim(&self, stored: &StoredObject) -> bool {
-        let prefix = || format!("{{\"apiVersion\":\"{}\"", self.resource.api_version());
-        !self.resource.is_custom() || stored.json().starts_with(prefix().as_bytes())
-    }
-
-    /// Decodes an object in the API version of the resource.
-    pub(crate) fn value(&self, stored: &StoredObject) -> Value {
-        let mut value = stored.value();
-        if self.resource.is_custom() {
-            set_field(&mut value, "apiVersion", self.resource.api_version());
-        }
-        value
-    }
-
     /// Returns the JSON of an object, for a response or a watch event.
     pub(crate) fn object(&self, stored: &StoredObject, omits_columns: bool) -> Bytes {
         match self.format {
             ResponseFormat::Metadata => partial_metadata(stored),
             ResponseFormat::Table => {
                 let metadata = json!({"resourceVersion": stored.revision.to_string()});
-                self.table(&[self.value(stored)], &metadata, omits_columns).to_string().into()
+                self.table(&[stored.value()], &metadata, omits_columns).to_string().into()
             }
-            ResponseFormat::Plain if self.is_verbatim(stored) => stored.json(),
-            ResponseFormat::Plain => self.value(stored).to_string().into(),
+            ResponseFormat::Plain => stored.json(),
         }
     }
 
@@ -62,7 +46,7 @@ impl View<'_> {
     /// Returns the line of a watch event. `first` is true for the first event of a stream, whose table has the column
     /// definitions.
     pub(crate) fn event(&self, stored: &StoredObject, change: Change, first: bool) -> Bytes {
-        if self.format == ResponseFormat::Plain && self.is_verbatim(stored) {
+        if self.format == ResponseFormat::Plain {
             return stored.event(change);
         }
         let mut line = format!("{{\"type\":\"{}\",\"object\":", change.name()).into_bytes();
