@@ -247,7 +247,6 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> ApiRe
         ("PUT", false) => "update",
         ("PATCH", false) => "patch",
         ("DELETE", false) => "delete",
-        ("DELETE", true) => "deletecollection",
         _ => return Err(ApiError::method_not_allowed()),
     })
 }

@@ -45,6 +45,7 @@ impl Kubeconfig {
             "contexts": named("context", json!({"cluster": CONTEXT, "user": CONTEXT})),
             "current-context": CONTEXT,
         });
+        // Plain values can always be written.
         serde_saphyr::to_string(&config).unwrap_or_default()
     }
 
