@@ -190,6 +190,7 @@ impl Prometheus {
     }
 }
 
-#[cfg(all(test, feature = "sandbox"))]
+#[cfg(test)]
+#[cfg(feature = "sandbox")]
 #[path = "prometheus_tests.rs"]
 mod tests;

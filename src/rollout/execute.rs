@@ -34,7 +34,8 @@ use nodecfg_rollout::{Outcome, StopReason, state_machine};
 
 #[cfg(test)]
 mod tests;
-#[cfg(all(test, feature = "sandbox"))]
+#[cfg(test)]
+#[cfg(feature = "sandbox")]
 mod wire_tests;
 
 /// Requested stop of a rollout.

@@ -233,7 +233,10 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
         add_leaves(value, &mut path.clone(), &mut own.fields);
         let now = lookup(live, &path);
         compare(now, Some(value), &mut path, &mut Paths::new(), &mut changed);
-        merge(place(&mut new, &path), value);
+        // The value within the maps that lead to it.
+        let nested =
+            path.iter().rev().fold(value.clone(), |below, key| Value::Object(Map::from_iter([(key.clone(), below)])));
+        merge(&mut new, &nested);
     }
     // An empty map of the configuration changes no map.
     let is_map = |object: &Value, path: &Path| lookup(object, path).is_some_and(Value::is_object);
@@ -269,16 +272,6 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
 
 fn lookup<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(object, |at, key| at.get(key))
-}
-
-/// Value at a path, which is made of maps where it is missing.
-fn place<'a>(object: &'a mut Value, path: &[String]) -> &'a mut Value {
-    path.iter().fold(object, |at, key| {
-        if !at.is_object() {
-            *at = json!({});
-        }
-        &mut at[key.as_str()]
-    })
 }
 
 /// Merges maps; any other value is replaced.

@@ -92,9 +92,18 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, uid: String, now: 
 
 /// Adds the parts of a Node that Go always writes.
 fn complete_node(node: &mut Value) {
-    for part in ["spec", "status"].into_iter().filter(|part| !node[*part].is_object()).collect::<Vec<_>>() {
-        set_field(node, part, json!({}));
+    for part in ["spec", "status"] {
+        if !node.get(part).is_some_and(Value::is_object) {
+            set_field(node, part, json!({}));
+        }
     }
+}
+
+/// Adds the label with the name of a namespace, by which policies select namespaces.
+pub(crate) fn label_namespace(namespace: &mut Value) {
+    let name = text(namespace, "/metadata/name").to_owned();
+    let Some(metadata) = namespace.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    set_field(metadata.entry("labels").or_insert_with(|| json!({})), "kubernetes.io/metadata.name", name);
 }
 
 fn add_not_ready_taint(node: &mut Value) {
@@ -124,7 +133,8 @@ pub(crate) fn update(resource: &Resource, old: &Value, new: &mut Value, status: 
         let reported = std::mem::replace(new, old.clone());
         copy_field(&reported, new, "status");
         for key in ["managedFields", "resourceVersion"] {
-            set_metadata(new, key, reported["metadata"][key].clone());
+            let value = reported.pointer(&format!("/metadata/{key}")).cloned();
+            set_metadata(new, key, value.unwrap_or_default());
         }
     } else if status || resource.resource_type == ResourceType::Namespace {
         copy_field(old, new, "spec");

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use super::object::text;
 use super::resource::{Resource, ResourceType};
 
+/// Cell of a column for an object, at a time.
+type Cell = Box<dyn Fn(&Value, Timestamp) -> Value>;
+
 /// A column: name, type, priority (0 is always printed, others only with `-o wide`), and its cell for an object.
 struct Column {
     name: String,
     kind: String,
     priority: i64,
-    cell: Box<dyn Fn(&Value, Timestamp) -> Value>,
+    cell: Cell,
 }
 
 fn column(name: &str, priority: i64, cell: impl Fn(&Value, Timestamp) -> Value + 'static) -> Column {
@@ -79,7 +82,7 @@ impl Table<'_> {
             "None" => return json!({"cells": cells}),
             "Object" => object.clone(),
             _ => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object.get("metadata")})
             }
         };
         json!({"cells": cells, "object": shown})
@@ -214,11 +217,11 @@ fn since(time: &str, now: Timestamp) -> Value {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         ..120 => format!("{seconds}s"),
-        ..600 if seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),
-        ..10_800 => format!("{minutes}m"),
-        ..28_800 if minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
-        ..172_800 => format!("{hours}h"),
-        ..691_200 if hours % 24 > 0 => format!("{days}d{}h", hours % 24),
+        120..600 if seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),
+        120..10_800 => format!("{minutes}m"),
+        10_800..28_800 if minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
+        10_800..172_800 => format!("{hours}h"),
+        172_800..691_200 if hours % 24 > 0 => format!("{days}d{}h", hours % 24),
         _ => format!("{days}d"),
     }
     .into()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::fields::{self, Writer};
-use super::object::{Change, StoredObject, set_metadata, text};
+use super::object::{self, StoredObject, set_metadata, text};
 use super::patch::{self, PatchKind};
 use super::prepare;
 use super::resource::{Resource, ResourceType};
@@ -46,6 +46,9 @@ pub(crate) struct WriteRequest<'a> {
     /// Handling of unknown fields.
     pub(crate) field_validation: FieldValidation,
 }
+
+/// Change of an object: its new state, and warnings.
+type Change<'a> = dyn Fn(&Value) -> ApiResult<(Value, Vec<String>)> + 'a;
 
 /// Result of a write.
 pub(crate) struct WriteResult {
@@ -88,8 +91,7 @@ impl WriteRequest<'_> {
         self.complete_identity(&mut object)?;
         let warnings = self.drop_fields(&mut object)?;
         if self.resource.resource_type == ResourceType::Namespace {
-            let name = text(&object, "/metadata/name").to_owned();
-            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
+            prepare::label_namespace(&mut object);
         }
         fields::update(&Value::Null, &mut object, &self.writer(&self.resource.api_version()));
         self.store_new(&object, warnings)
@@ -123,7 +125,7 @@ impl WriteRequest<'_> {
                 return Err(ApiError::already_exists(&resource.plural, &resource.group, &name));
             }
             if self.dry_run {
-                let object = Arc::new(StoredObject::new(&object, 0, Change::Added));
+                let object = Arc::new(StoredObject::new(&object, 0, object::Change::Added));
                 return Ok(WriteResult { object, created: true, warnings });
             }
             if let Ok((object, value)) = store.put(&resource.collection, &key, None, object) {
@@ -142,7 +144,7 @@ impl WriteRequest<'_> {
         self.complete_identity(&mut body)?;
         self.complete_name(&mut body)?;
         if self.resource.creates_on_update() && !self.exists() {
-            body["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("resourceVersion"));
+            set_metadata(&mut body, "resourceVersion", "");
             return self.create(body);
         }
         self.modify(&|_| Ok(body.clone()))
@@ -189,7 +191,7 @@ impl WriteRequest<'_> {
         }
         self.store_change(&|live| {
             let mut new = fields::apply(live, &config, &self.writer(&version), force)?;
-            if let Some(wanted) = config["metadata"].get("resourceVersion") {
+            if let Some(wanted) = config.pointer("/metadata/resourceVersion") {
                 set_metadata(&mut new, "resourceVersion", wanted.clone());
             }
             Ok((new, warnings.clone()))
@@ -209,7 +211,7 @@ impl WriteRequest<'_> {
     }
 
     /// Stores a change of an object, which also returns warnings.
-    fn store_change(&self, change: &dyn Fn(&Value) -> ApiResult<(Value, Vec<String>)>) -> ApiResult<WriteResult> {
+    fn store_change(&self, change: &Change<'_>) -> ApiResult<WriteResult> {
         let resource = self.resource;
         let key = self.key(self.name);
         loop {
@@ -223,7 +225,7 @@ impl WriteRequest<'_> {
                 return Ok(WriteResult { object: live, created: false, warnings });
             }
             if self.dry_run {
-                let object = Arc::new(StoredObject::new(&new, live.revision, Change::Modified));
+                let object = Arc::new(StoredObject::new(&new, live.revision, object::Change::Modified));
                 return Ok(WriteResult { object, created: false, warnings });
             }
             // A terminating pod stays until its kubelet removes it (apiserver `ShouldDeleteDuringUpdate`).
