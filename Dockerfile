@@ -19,7 +19,7 @@ ARG NODECFG_COMMIT
 # Without the feature `sandbox`, so that no image contains an API server.
 RUN cargo build --profile dist --locked -p nodecfg -p nodecfg-agent --no-default-features --features opentelemetry \
     && cp target/dist/nodecfg target/dist/nodecfg-agent / \
-    && ! grep -q nodecfg-sandbox-ca /nodecfg \
+    && ! grep -q "cannot create the certificates of the sandbox" /nodecfg \
     && ! readelf --program-headers /nodecfg | grep -q INTERP \
     && ! readelf --program-headers /nodecfg-agent | grep -q INTERP
 

@@ -1,11 +1,11 @@
-//! `nodecfg sandbox` and `sync --sandbox` in a build without the feature `sandbox`: they say where the embedded cluster
-//! is. Images and archives are such builds, so that a production binary contains no API server.
+//! `nodecfg sandbox` and `sync --sandbox` in a build without the feature `sandbox`. Their error names the build that has
+//! it. Images and archives are built so, so that a production program contains no API server.
 
 use super::{CommandError, CommandResult, Terminal};
 use crate::arguments::repository::Loaded;
 use nodecfg_clock::ScaledClock;
 
-/// Run a test cluster. This build has none.
+/// Run a test cluster. This build lacks it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
@@ -29,12 +29,33 @@ pub(super) const START_CONFIGURATION: &str = "";
 /// Arguments that run `sync` against an embedded cluster.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SandboxArgs {
-    /// Run against an embedded cluster. This build has none.
+    /// Run against an embedded cluster. This build lacks it.
     #[arg(long, hide = true)]
     sandbox: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
-/// The embedded cluster, of which this build has none.
+/// Options of the embedded cluster, so that a command with them gets the error about it.
+#[derive(Debug, Clone, clap::Args)]
+struct Options {
+    #[arg(long, hide = true, requires = "sandbox")]
+    fault: Vec<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    pod_fault: Vec<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    seed: Option<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    sandbox_nodes: Option<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    sandbox_pods: Option<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    sandbox_speed: Option<String>,
+    #[arg(long, hide = true, requires = "sandbox")]
+    sandbox_version: Option<String>,
+}
+
+/// The embedded cluster, which this build lacks.
 pub(super) enum Embedded {}
 
 impl SandboxArgs {

@@ -480,7 +480,7 @@ fn reads_discovery_and_openapi() {
             "nodes no v1 false Node",
             "configmaps cm v1 true ConfigMap",
             "leases coordination.k8s.io/v1 true Lease",
-            "customresourcedefinitions crd apiextensions.k8s.io/v1 false CustomResourceDefinition",
+            "customresourcedefinitions crd,crds apiextensions.k8s.io/v1 false CustomResourceDefinition",
         ] {
             let found = resources.lines().any(|line| columns(line) == columns(row));
             assert!(found, "{row}\n{resources}");

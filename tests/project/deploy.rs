@@ -409,9 +409,21 @@ fn overlay_of_documentation_builds() {
 /// The API server of the sandbox, and what only an API server needs.
 const SANDBOX: [&str; 3] = ["nodecfg-sandbox", "axum", "rcgen"];
 
-/// Crates of the program `nodecfg` with these features.
+/// Crates of the programs with these features.
 fn crates_with(features: &[&str]) -> BTreeSet<String> {
-    let tree = ["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "-p", "nodecfg"];
+    let tree = [
+        "tree",
+        "--locked",
+        "--offline",
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "-p",
+        "nodecfg",
+        "-p",
+        "nodecfg-agent",
+    ];
     let output = Command::new(env!("CARGO")).args(tree).args(features).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();

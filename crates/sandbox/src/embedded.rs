@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use axum::body::Body;
-use http::Request;
 use serde_json::Value;
-use tower::ServiceExt as _;
 
 use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
@@ -237,12 +234,7 @@ impl Embedded {
     /// In-process client of `user`, subject to the faults of [`wire`](Self::wire).
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
-        let service = self.wire.service(self.api.router()).map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts.extensions.insert(user.clone());
-            Request::from_parts(parts, Body::new(body))
-        });
-        kube::Client::new(service, "default")
+        self.wire.client(&self.api, user)
     }
 
     /// Server name in errors of [`client`](Self::client).

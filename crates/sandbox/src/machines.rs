@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -129,6 +130,18 @@ pub trait Machine: Send + Sync + 'static {
     fn lost(&self, _write: &KubeletWrite) {}
 }
 
+/// Attempts of a write that a busy API server refuses, and the pause after the first one.
+const ATTEMPTS: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Reports whether a write can succeed later.
+fn is_temporary(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        _ => true,
+    }
+}
+
 /// Runs the kubelet of a machine. `events`: it emits Events.
 pub(crate) async fn run_kubelet(machine: &impl Machine, client: &Client, node: &NodeName, uid: &str, events: bool) {
     let mut changes = machine.changes();
@@ -136,9 +149,16 @@ pub(crate) async fn run_kubelet(machine: &impl Machine, client: &Client, node: &
         changes.borrow_and_update();
         let (writes, wake) = machine.advance();
         for write in writes.iter().filter(|write| events || !matches!(write, KubeletWrite::Event { .. })) {
-            if let Err(error) = write.send(client, node.as_str(), uid, machine.clock().now()).await {
+            let mut attempts = 0;
+            while let Err(error) = write.send(client, node.as_str(), uid, machine.clock().now()).await {
                 tracing::debug!(%node, ?write, %error, "a simulated kubelet could not write");
-                machine.lost(write);
+                attempts += 1;
+                // The state machine repeats a lost status.
+                if attempts == ATTEMPTS || matches!(write, KubeletWrite::Config(_)) || !is_temporary(&error) {
+                    machine.lost(write);
+                    break;
+                }
+                tokio::time::sleep(PAUSE * attempts).await;
             }
         }
         if let Some(source) = machine.download() {
@@ -215,7 +235,7 @@ impl<M: Machine> Machines<M> {
         let listed = watched::list(&client, NODES).await;
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let running = Arc::new(RunningMachines { create, by_node: Mutex::default() });
-        running.take_over(Change::Relist(all));
+        running.take_over(Change::relist(all, &version));
         let mut machines = Self { clock, running, tasks: JoinSet::new() };
         machines.follow(client, NODES, version, RunningMachines::take_over);
         Ok(machines)
@@ -309,7 +329,7 @@ impl<M: Machine> RunningMachines<M> {
 
     fn take_over(&self, change: Change<Node>) {
         match change {
-            Change::Relist(all) => {
+            Change::Relist(all, _) => {
                 let listed: HashSet<&str> = all.iter().map(|node| &*node.metadata.name).collect();
                 self.lock().retain(|name, _| listed.contains(name.as_str()));
                 all.iter().for_each(|node| self.node_seen(node));

@@ -10,8 +10,9 @@ use kube::core::Request;
 use kube::core::params::PostParams;
 use serde_json::{Value, json};
 
+use super::api::time_text;
 use super::kubelets::host_spec::HOST_ANNOTATION;
-use super::kubelets::report::{NODES, Ready, ready_condition, seconds};
+use super::kubelets::report::{NODES, Ready, ready_condition};
 use super::kubelets::{Fault, Faults, HostSpec, aftermath, supports_dynamic_config};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
@@ -116,7 +117,7 @@ pub fn generic(count: usize, pools: &[PoolName], kubelet_version: &str) -> Resul
 /// Node as its kubelet registers it at `now`. With 50 images, the most that a kubelet reports, it has about 14 kB.
 #[must_use]
 pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
-    let time = seconds(now);
+    let time = time_text(now);
     let name = spec.name.as_str();
     let dynamic = spec.reports_config && supports_dynamic_config(&spec.kubelet_version);
     let number = u32::from_be_bytes(*blake3::hash(name.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 4]));

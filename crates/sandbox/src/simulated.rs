@@ -47,7 +47,7 @@ impl SimulatedNodes {
         }
     }
 
-    /// Stops all nodes after open requests have finished.
+    /// Stops all nodes.
     pub async fn stop(self) {
         match self {
             Self::Kubelets(kubelets) => kubelets.stop().await,

@@ -74,12 +74,19 @@ impl<P: DeserializeOwned + Clone + Default + PartialEq + Send + 'static> Part fo
 /// Change that a watch delivers.
 #[derive(Debug)]
 pub enum Change<K> {
-    /// A new list of the whole collection. Objects missing from it were deleted.
-    Relist(Vec<K>),
+    /// A new list of the whole collection at a version. Objects missing from it were deleted, or are newer.
+    Relist(Vec<K>, u64),
     /// An object was created or changed.
     Applied(K),
     /// An object was deleted.
     Deleted(K),
+}
+
+impl<K> Change<K> {
+    /// The result of [`list`].
+    pub(crate) fn relist(all: Vec<K>, version: &str) -> Self {
+        Self::Relist(all, version.parse().unwrap_or_default())
+    }
 }
 
 #[derive(Deserialize)]
@@ -109,9 +116,9 @@ pub(crate) async fn follow<S: Part, T: Part, C>(
         if ended.as_ref().is_err_and(expired) {
             ended = match list(&client, path).await {
                 Ok((all, listed)) => {
-                    version = listed;
                     // A closed channel ends the task below.
-                    let _ = changes.send(wrap(Change::Relist(all))).await;
+                    let _ = changes.send(wrap(Change::relist(all, &listed))).await;
+                    version = listed;
                     Ok(())
                 }
                 Err(error) => Err(error),

@@ -24,7 +24,7 @@ pub enum Access {
 /// Allowed actions; `*` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// Verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
     pub verbs: Vec<String>,
     /// API groups; the empty string is the core group.
     pub groups: Vec<String>,

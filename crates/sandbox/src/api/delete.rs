@@ -30,7 +30,7 @@ impl DeleteOptions {
     /// Reads the options from the query and from a body, which may be empty.
     ///
     /// # Errors
-    /// 400 for a body that is not JSON, 422 for an invalid `dryRun`.
+    /// 400 for a body that is not JSON, and for an invalid `dryRun`.
     pub(crate) fn read(body: &[u8], query: &Query) -> ApiResult<Self> {
         let options: Value = if body.is_empty() {
             Value::Null
@@ -43,7 +43,7 @@ impl DeleteOptions {
     /// Reads the options from an object and a query.
     ///
     /// # Errors
-    /// 422 for an invalid `dryRun`.
+    /// 400 for an invalid `dryRun`.
     pub(crate) fn of(options: &Value, query: &Query) -> ApiResult<Self> {
         let precondition = |name: &str| {
             let found = options.pointer(&format!("/preconditions/{name}")).and_then(Value::as_str);
@@ -181,6 +181,14 @@ impl Api {
         }
         self.unregister(name);
         self.lock().end_watches(name);
+    }
+
+    /// Removes an object without finalizers that was marked for deletion.
+    pub(crate) fn remove_finished(&self, resource: &Resource, key: &str) {
+        if resource.resource_type == ResourceType::Definition {
+            self.remove_definition(key);
+        }
+        self.remove_now(&resource.collection, key);
     }
 
     /// Deletes the objects of a terminating namespace.

@@ -78,7 +78,7 @@ fn take_from(api: &Api, namespace: &str, budget: &str, pod: &str, dry_run: bool)
     }
 }
 
-/// Reports whether a pod may be deleted without a look at budgets.
+/// Reports whether a pod may be deleted whatever budgets say.
 fn ignores_budgets(pod: &Value) -> bool {
     pod::is_finished(pod)
         || text(pod, "/status/phase") == "Pending"

@@ -1,13 +1,13 @@
 //! Field ownership: `metadata.managedFields`, and the conflicts and removals of server-side apply.
 //!
-//! Managers own the keys of maps, and any list as a whole. API servers also know lists whose items are owned apart.
+//! Managers own the keys of maps, and any list as a whole. API servers also know lists whose items have own managers.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::object::{set_metadata, text, time_text};
+use super::object::{text, time_text};
 use super::status::{ApiError, ApiResult};
 
 /// Path of a field: the keys from the object down.
@@ -136,12 +136,18 @@ fn read_records(object: &Value) -> Vec<Record> {
 
 fn write_records(object: &mut Value, mut records: Vec<Record>) {
     records.retain(|record| !record.fields.is_empty());
-    if !records.is_empty() {
-        set_metadata(object, "managedFields", records.iter().map(Record::to_value).collect::<Vec<_>>());
+    // One order, so that an apply without changes changes nothing.
+    records.sort_by(|a, b| (&a.manager, a.apply, a.status).cmp(&(&b.manager, b.apply, b.status)));
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+        if !records.is_empty() {
+            let entries: Vec<Value> = records.iter().map(Record::to_value).collect();
+            metadata.insert("managedFields".to_owned(), entries.into());
+        }
     }
 }
 
-/// Calls `visit` for each part of an object that a write can own, with the path of the part.
+/// Returns the parts of an object that a write can own, each with its path.
 fn parts<'a>(object: &'a Value, writer: &Writer<'_>) -> Vec<(Path, &'a Value)> {
     let mut parts = Vec::new();
     for (field, value) in object.as_object().into_iter().flatten().filter(|(field, _)| writer.owns(field)) {
@@ -233,10 +239,7 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
         add_leaves(value, &mut path.clone(), &mut own.fields);
         let now = lookup(live, &path);
         compare(now, Some(value), &mut path, &mut Paths::new(), &mut changed);
-        // The value within the maps that lead to it.
-        let nested =
-            path.iter().rev().fold(value.clone(), |below, key| Value::Object(Map::from_iter([(key.clone(), below)])));
-        merge(&mut new, &nested);
+        merge(&mut new, &nested(&path, value));
     }
     // An empty map of the configuration changes no map.
     let is_map = |object: &Value, path: &Path| lookup(object, path).is_some_and(Value::is_object);
@@ -255,11 +258,18 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
         record.fields.retain(|path| !changed.contains(path));
     }
     if let Some(last) = last {
-        let owned =
-            |path: &Path| own.fields.contains(path) || records.iter().any(|record| record.fields.contains(path));
+        // A map stays while somebody owns one of its fields.
+        let owned = |path: &Path| {
+            let all = own.fields.iter().chain(records.iter().flat_map(|record| &record.fields));
+            all.into_iter().any(|owned| owned.starts_with(path))
+        };
         let dropped: Vec<&Path> = last.fields.iter().filter(|path| !owned(path)).collect();
         for path in &dropped {
             remove(&mut new, path);
+        }
+        // Restores maps that are applied as empty ones.
+        for (path, value) in parts(config, writer) {
+            merge(&mut new, &nested(&path, value));
         }
         if dropped.is_empty() && changed.is_empty() && last.fields == own.fields {
             own.time = last.time;
@@ -272,6 +282,12 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
 
 fn lookup<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(object, |at, key| at.get(key))
+}
+
+/// A value within the maps that lead to it.
+fn nested(path: &[String], value: &Value) -> Value {
+    let within = |below, key: &String| Value::Object(Map::from_iter([(key.clone(), below)]));
+    path.iter().rev().fold(value.clone(), within)
 }
 
 /// Merges maps; any other value is replaced.
@@ -380,6 +396,9 @@ mod tests {
         assert_eq!(managers(&shared).len(), 2);
         let released = apply(&shared, &config(json!({})), &writer("one"), false).unwrap();
         assert_eq!(released["data"], json!({"x": "1"}), "y lost its only owner, x has another one");
+        let emptied = apply(&one, &config(json!({})), &writer("one"), false).unwrap();
+        let filled = apply(&emptied, &config(json!({"a": "1"})), &writer("one"), false).unwrap();
+        assert_eq!(filled["data"], json!({"a": "1"}), "the map was applied as an empty one before");
         let forced = apply(&one, &config(json!({"x": "2"})), &writer("two"), true).unwrap();
         assert_eq!(forced["data"], json!({"x": "2", "y": "1"}));
         assert_eq!(managers(&forced)[0], ("\"one\"".to_owned(), paths(&["data.y"])));

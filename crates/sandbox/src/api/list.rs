@@ -82,7 +82,7 @@ pub(crate) fn select(
 /// Reads a page.
 ///
 /// # Errors
-/// 400 and 422 for invalid options, 410 for a compacted revision, 504 for a future revision.
+/// 400 for invalid options, 410 for a compacted revision, 504 for a future revision.
 pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Query) -> ApiResult<Page> {
     let selector = selector(resource, query)?;
     let limit = query.number("limit")?;

@@ -47,6 +47,8 @@ pub use server_profile::ServerProfile;
 pub use status::ApiError;
 
 use auth::Denials;
+pub(crate) use object::time_text;
+
 use object::{StoredObject, text};
 use request::ResourcePath;
 use resource::{Resource, ResourceType};

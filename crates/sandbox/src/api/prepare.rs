@@ -93,7 +93,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, uid: String, now: 
 /// Adds the parts of a Node that Go always writes.
 fn complete_node(node: &mut Value) {
     for part in ["spec", "status"] {
-        if !node.get(part).is_some_and(Value::is_object) {
+        if node.get(part).is_none() {
             set_field(node, part, json!({}));
         }
     }
@@ -133,8 +133,9 @@ pub(crate) fn update(resource: &Resource, old: &Value, new: &mut Value, status: 
         let reported = std::mem::replace(new, old.clone());
         copy_field(&reported, new, "status");
         for key in ["managedFields", "resourceVersion"] {
-            let value = reported.pointer(&format!("/metadata/{key}")).cloned();
-            set_metadata(new, key, value.unwrap_or_default());
+            if let Some(value) = reported.pointer(&format!("/metadata/{key}")) {
+                set_metadata(new, key, value.clone());
+            }
         }
     } else if status || resource.resource_type == ResourceType::Namespace {
         copy_field(old, new, "spec");

@@ -155,7 +155,7 @@ impl Query {
     /// Reports whether the request is a dry run.
     ///
     /// # Errors
-    /// 422 for any value but `All` and the empty one.
+    /// 400 for any value but `All` and the empty one.
     pub(crate) fn dry_run(&self, options: &str) -> ApiResult<bool> {
         dry_run(self.text("dryRun"), options)
     }
@@ -164,7 +164,7 @@ impl Query {
 /// Parses a value of `dryRun`. `options` is the kind in the error message.
 ///
 /// # Errors
-/// 422 for any value but `All` and the empty one.
+/// 400 for any value but `All` and the empty one.
 pub(crate) fn dry_run(value: &str, options: &str) -> ApiResult<bool> {
     match value {
         "" => Ok(false),

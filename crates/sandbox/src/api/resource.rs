@@ -112,7 +112,7 @@ struct BuiltIn {
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
-    short_name: Option<&'static str>,
+    short_names: &'static [&'static str],
     namespaced: bool,
     status: bool,
 }
@@ -122,10 +122,9 @@ const fn built_in(
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
-    short_name: &'static str,
+    short_names: &'static [&'static str],
 ) -> BuiltIn {
-    let short_name = if short_name.is_empty() { None } else { Some(short_name) };
-    BuiltIn { resource_type, group, plural, kind, short_name, namespaced: false, status: false }
+    BuiltIn { resource_type, group, plural, kind, short_names, namespaced: false, status: false }
 }
 
 impl BuiltIn {
@@ -155,27 +154,34 @@ const BUILT_IN: &[BuiltIn] = {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     const RBAC: &str = "rbac.authorization.k8s.io";
     &[
-        built_in(T::ConfigMap, "", "configmaps", "ConfigMap", "cm").namespaced(),
-        built_in(T::Event, "", "events", "Event", "ev").namespaced(),
-        built_in(T::Namespace, "", "namespaces", "Namespace", "ns").with_status(),
-        built_in(T::Node, "", "nodes", "Node", "no").with_status(),
-        built_in(T::Pod, "", PODS, "Pod", "po").namespaced().with_status(),
-        built_in(T::StoredOnly, "", "serviceaccounts", "ServiceAccount", "sa").namespaced(),
-        built_in(T::StoredOnly, ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", ""),
-        built_in(T::StoredOnly, ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", ""),
-        built_in(T::Definition, "apiextensions.k8s.io", DEFINITIONS, "CustomResourceDefinition", "crd").with_status(),
-        built_in(T::StoredOnly, "apps", "daemonsets", "DaemonSet", "ds").namespaced(),
-        built_in(T::StoredOnly, "apps", REPLICA_SETS, "ReplicaSet", "rs").namespaced().with_status(),
-        built_in(T::SelfReview, "authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", ""),
-        built_in(T::AccessReview, "authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", ""),
-        built_in(T::StoredOnly, "batch", "cronjobs", "CronJob", "cj").namespaced(),
-        built_in(T::Lease, "coordination.k8s.io", "leases", "Lease", "").namespaced(),
-        built_in(T::PodDisruptionBudget, "policy", BUDGETS, "PodDisruptionBudget", "pdb").namespaced().with_status(),
-        built_in(T::StoredOnly, RBAC, "clusterrolebindings", "ClusterRoleBinding", ""),
-        built_in(T::StoredOnly, RBAC, "clusterroles", "ClusterRole", ""),
-        built_in(T::StoredOnly, RBAC, "rolebindings", "RoleBinding", "").namespaced(),
-        built_in(T::StoredOnly, RBAC, "roles", "Role", "").namespaced(),
-        built_in(T::StoredOnly, "storage.k8s.io", VOLUME_ATTACHMENTS, "VolumeAttachment", "").with_status(),
+        built_in(T::ConfigMap, "", "configmaps", "ConfigMap", &["cm"]).namespaced(),
+        built_in(T::Event, "", "events", "Event", &["ev"]).namespaced(),
+        built_in(T::Namespace, "", "namespaces", "Namespace", &["ns"]).with_status(),
+        built_in(T::Node, "", "nodes", "Node", &["no"]).with_status(),
+        built_in(T::Pod, "", PODS, "Pod", &["po"]).namespaced().with_status(),
+        built_in(T::StoredOnly, "", "serviceaccounts", "ServiceAccount", &["sa"]).namespaced(),
+        built_in(T::StoredOnly, ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", &[]),
+        built_in(
+            T::StoredOnly,
+            ADMISSION,
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+            &[],
+        ),
+        built_in(T::Definition, "apiextensions.k8s.io", DEFINITIONS, "CustomResourceDefinition", &["crd", "crds"])
+            .with_status(),
+        built_in(T::StoredOnly, "apps", "daemonsets", "DaemonSet", &["ds"]).namespaced(),
+        built_in(T::StoredOnly, "apps", REPLICA_SETS, "ReplicaSet", &["rs"]).namespaced().with_status(),
+        built_in(T::SelfReview, "authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", &[]),
+        built_in(T::AccessReview, "authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[]),
+        built_in(T::StoredOnly, "batch", "cronjobs", "CronJob", &["cj"]).namespaced(),
+        built_in(T::Lease, "coordination.k8s.io", "leases", "Lease", &[]).namespaced(),
+        built_in(T::PodDisruptionBudget, "policy", BUDGETS, "PodDisruptionBudget", &["pdb"]).namespaced().with_status(),
+        built_in(T::StoredOnly, RBAC, "clusterrolebindings", "ClusterRoleBinding", &[]),
+        built_in(T::StoredOnly, RBAC, "clusterroles", "ClusterRole", &[]),
+        built_in(T::StoredOnly, RBAC, "rolebindings", "RoleBinding", &[]).namespaced(),
+        built_in(T::StoredOnly, RBAC, "roles", "Role", &[]).namespaced(),
+        built_in(T::StoredOnly, "storage.k8s.io", VOLUME_ATTACHMENTS, "VolumeAttachment", &[]).with_status(),
     ]
 };
 
@@ -190,7 +196,7 @@ pub(crate) fn built_ins(profile: ServerProfile) -> impl Iterator<Item = Resource
         kind: row.kind.to_owned(),
         singular: row.kind.to_lowercase(),
         list_kind: format!("{}List", row.kind),
-        short_names: row.short_name.into_iter().map(str::to_owned).collect(),
+        short_names: row.short_names.iter().map(|name| (*name).to_owned()).collect(),
         namespaced: row.namespaced,
         status: row.status,
         collection: row.plural.to_owned(),
@@ -201,6 +207,10 @@ pub(crate) fn built_ins(profile: ServerProfile) -> impl Iterator<Item = Resource
 /// Returns the resources of a CustomResourceDefinition, one for each served version.
 pub(crate) fn of_definition(definition: &Value) -> Vec<Resource> {
     let of = |pointer: &str| text(definition, pointer).to_owned();
+    let or = |pointer: &str, default: String| match text(definition, pointer) {
+        "" => default,
+        given => given.to_owned(),
+    };
     let list = |pointer: &str| definition.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let served = list("/spec/versions").filter(|version| version.get("served") == Some(&Value::Bool(true)));
     served
@@ -210,8 +220,8 @@ pub(crate) fn of_definition(definition: &Value) -> Vec<Resource> {
             version: text(version, "/name").to_owned(),
             plural: of("/spec/names/plural"),
             kind: of("/spec/names/kind"),
-            singular: of("/spec/names/singular"),
-            list_kind: of("/spec/names/listKind"),
+            singular: or("/spec/names/singular", of("/spec/names/kind").to_lowercase()),
+            list_kind: or("/spec/names/listKind", format!("{}List", of("/spec/names/kind"))),
             short_names: list("/spec/names/shortNames").filter_map(Value::as_str).map(str::to_owned).collect(),
             namespaced: text(definition, "/spec/scope") == "Namespaced",
             status: version.pointer("/subresources/status").is_some(),

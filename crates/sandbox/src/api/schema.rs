@@ -29,6 +29,7 @@ pub(crate) fn prune(schema: &Value, value: &mut Value, path: &str, unknown: &mut
                     prune(below, value, &at, unknown);
                     !value.is_null()
                 }
+                None if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) => true,
                 None => {
                     unknown.push(at);
                     false
@@ -60,7 +61,7 @@ fn type_name(value: &Value) -> &'static str {
 /// Validates a value, after apiextensions-apiserver.
 pub(crate) fn check(schema: &Value, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let (wanted, found) = (text(schema, "/type"), type_name(value));
-    if wanted != found && (wanted, found) != ("number", "integer") {
+    if !wanted.is_empty() && wanted != found && (wanted, found) != ("number", "integer") {
         let why = format!("{path} in body must be of type {wanted}: {found:?}");
         errors.push(FieldError::invalid(path, found, &why));
         return;

@@ -49,7 +49,11 @@ fn label_value(text: &str) -> Option<&'static str> {
     (!text.is_empty() && (text.len() > 63 || !ends || config_key(text).is_some())).then_some(LABEL_VALUE)
 }
 
-/// Validates the metadata of an object. The name of a namespace is a DNS label.
+fn is_map_of_texts(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.values().all(Value::is_string))
+}
+
+/// Validates the metadata of an object, and the types of its parts. The name of a namespace is a DNS label.
 pub(crate) fn metadata(object: &Value, is_namespace: bool, errors: &mut Vec<FieldError>) {
     let name = text(object, "/metadata/name");
     if name.is_empty() {
@@ -57,6 +61,22 @@ pub(crate) fn metadata(object: &Value, is_namespace: bool, errors: &mut Vec<Fiel
     } else {
         let why = if is_namespace { label(name) } else { subdomain(name) };
         errors.extend(why.map(|why| FieldError::invalid("metadata.name", name, why)));
+    }
+    for (field, found) in [
+        ("metadata.labels", object.pointer("/metadata/labels")),
+        ("metadata.annotations", object.pointer("/metadata/annotations")),
+        ("data", object.get("data")),
+        ("binaryData", object.get("binaryData")),
+    ] {
+        errors.extend(
+            found
+                .filter(|found| !is_map_of_texts(found))
+                .map(|_| FieldError::invalid(field, "", "must be a map of texts")),
+        );
+    }
+    for field in ["spec", "status"] {
+        let other = object.get(field).filter(|part| !part.is_object());
+        errors.extend(other.map(|_| FieldError::invalid(field, "", "must be an object")));
     }
     let pairs = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     for (_, value) in pairs("/metadata/labels") {
@@ -86,7 +106,8 @@ pub(crate) fn same_identity(old: &Value, new: &Value, errors: &mut Vec<FieldErro
 pub(crate) fn config_map(old: Option<&Value>, map: &Value, profile: ServerProfile, errors: &mut Vec<FieldError>) {
     let is_immutable = |map: &Value| map.get("immutable") == Some(&Value::Bool(true));
     if let Some(old) = old.filter(|old| is_immutable(old)) {
-        let kept = [("immutable", is_immutable(map)), ("data", old.get("data") == map.get("data"))];
+        let same = |part: &str| old.get(part) == map.get(part);
+        let kept = [("immutable", is_immutable(map)), ("data", same("data")), ("binaryData", same("binaryData"))];
         for (field, _) in kept.into_iter().filter(|(_, kept)| !kept) {
             errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
         }
@@ -180,5 +201,15 @@ mod tests {
         let mut errors = Vec::new();
         metadata(&json!({"metadata": {"name": "Rec_A", "labels": {"a": "-x"}}}), false, &mut errors);
         assert_eq!(errors.len(), 2, "{errors:?}");
+        for mistyped in [
+            json!({"metadata": {"name": "a", "labels": "x"}}),
+            json!({"metadata": {"name": "a", "annotations": {"x": 1}}}),
+            json!({"metadata": {"name": "a"}, "data": {"maxPods": 110}}),
+            json!({"metadata": {"name": "a"}, "spec": "x"}),
+        ] {
+            let mut errors = Vec::new();
+            metadata(&mistyped, false, &mut errors);
+            assert_eq!(errors.len(), 1, "{mistyped}: {errors:?}");
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Watch {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 400 and 422 for invalid options. The stream reports a compacted or future revision.
+    /// 400 for invalid options. The stream reports a compacted or future revision.
     pub(crate) fn begin(
         api: &Api,
         resource: &Arc<Resource>,

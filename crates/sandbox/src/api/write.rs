@@ -181,6 +181,9 @@ impl WriteRequest<'_> {
                 return Err(ApiError::bad_request(format!("invalid object type: {key} must be set")));
             }
         }
+        if config.pointer("/metadata/managedFields").is_some() {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
         self.complete_identity(&mut config)?;
         self.complete_name(&mut config)?;
         let warnings = self.drop_fields(&mut config)?;
@@ -235,9 +238,10 @@ impl WriteRequest<'_> {
             let put = self.api.lock().put(&resource.collection, &key, Some(live.revision), new);
             if let Ok((object, value)) = put {
                 if finished && resource.resource_type != ResourceType::Namespace {
-                    self.api.remove_now(&resource.collection, &key);
+                    self.api.remove_finished(resource, &key);
+                } else {
+                    self.api.after_write(resource, &value, &object);
                 }
-                self.api.after_write(resource, &value, &object);
                 return Ok(WriteResult { object, created: false, warnings });
             }
         }

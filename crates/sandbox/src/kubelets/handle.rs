@@ -106,7 +106,7 @@ impl KubeletMachine {
 
     fn config_map_changed(&self, change: &Change<Object<NoPart, NoPart>>) {
         let concerns = match change {
-            Change::Relist(_) => true,
+            Change::Relist(..) => true,
             Change::Applied(map) | Change::Deleted(map) => {
                 self.lock().follows(&map.metadata.namespace, &map.metadata.name)
             }

@@ -54,8 +54,10 @@ impl Loop {
     fn schedule(&mut self, period: Duration, now: Timestamp) {
         if !self.pending {
             self.pending = true;
-            while self.next <= now {
-                self.next += period;
+            // Whole periods, however long nothing was pending.
+            if let Ok(late) = u128::try_from(now.duration_since(self.next).as_nanos()) {
+                let periods = late / period.as_nanos().max(1) + 1;
+                self.next += period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX));
             }
         }
     }

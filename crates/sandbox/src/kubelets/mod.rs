@@ -16,7 +16,7 @@ mod machine;
 pub(super) mod report;
 
 #[cfg(test)]
-mod driver_tests;
+mod handle_tests;
 #[cfg(test)]
 mod machine_tests;
 #[cfg(test)]

@@ -7,9 +7,11 @@ use kube::core::params::{Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 
 use super::aftermath::Aftermath;
+use crate::api::time_text;
 
 /// Path of all Nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
+
 /// The Ready condition of a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
@@ -87,10 +89,10 @@ pub(super) fn patch_status(node: &str, status: &Value) -> BuiltRequest {
 fn patch_ready(node: &str, ready: Ready, changed: bool, now: Timestamp) -> BuiltRequest {
     let (status, reason, message) = ready_condition(ready);
     let mut condition = json!({
-        "type": "Ready", "status": status, "reason": reason, "message": message, "lastHeartbeatTime": seconds(now),
+        "type": "Ready", "status": status, "reason": reason, "message": message, "lastHeartbeatTime": time_text(now),
     });
     if changed && let Some(fields) = condition.as_object_mut() {
-        fields.insert("lastTransitionTime".to_owned(), seconds(now).into());
+        fields.insert("lastTransitionTime".to_owned(), time_text(now).into());
     }
     patch_status(node, &json!({"conditions": [condition]}))
 }
@@ -106,8 +108,8 @@ fn post_event(node: &str, reason: &str, message: &str, now: Timestamp) -> BuiltR
         "reason": reason,
         "message": message,
         "source": {"component": "kubelet", "host": node},
-        "firstTimestamp": seconds(now),
-        "lastTimestamp": seconds(now),
+        "firstTimestamp": time_text(now),
+        "lastTimestamp": time_text(now),
         "count": 1,
         "type": "Normal",
     });
@@ -137,11 +139,6 @@ pub(crate) fn ready_condition(ready: Ready) -> (&'static str, &'static str, &'st
         Ready::No => ("False", "KubeletNotReady", "container runtime is down"),
         Ready::Unknown => ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
     }
-}
-
-/// Time in the format of Kubernetes: RFC 3339 in UTC, whole seconds.
-pub(crate) fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Time in the format of Leases: RFC 3339 in UTC, with microseconds.

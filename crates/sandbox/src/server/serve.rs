@@ -43,7 +43,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Generation of a key or certificate failed.
-    #[error("cannot create the sandbox's certificates: {0}")]
+    #[error("cannot create the certificates of the sandbox: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The certificates are unusable for TLS.
     #[error("cannot set up TLS for the sandbox: {0}")]

@@ -7,7 +7,7 @@ use kubelet_config::values::unsigned;
 use serde_json::{Map, Value, json};
 
 use super::facts::{BudgetStatus, Pod, PodBudget};
-use crate::kubelets::report::seconds;
+use crate::api::time_text;
 
 /// Computes the status of a budget. `pods` are those of its namespace; `scale` returns the desired number of pods of a
 /// controller.
@@ -63,7 +63,7 @@ pub(super) fn patch(present: &BudgetStatus, new: &BudgetStatus, now: Timestamp) 
             "reason": reason,
             "message": "",
             "observedGeneration": new.observed_generation,
-            "lastTransitionTime": seconds(now),
+            "lastTransitionTime": time_text(now),
         }],
     })
 }

@@ -21,11 +21,11 @@ use super::budget;
 use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABLE};
 use super::populate::{self, NAMESPACE, ReturningPod, controller, path};
 use super::spec::WorkloadSpec;
-use crate::kubelets::report::seconds;
+use crate::api::time_text;
+use crate::machines::BACKLOG;
 use crate::watch::{self, Change, Meta, Object, Part};
 
 /// Capacity of the channel of watched changes.
-const BACKLOG: usize = 256;
 /// Longest simulated time in which a pod starts, or its containers end.
 const STEP: Duration = Duration::from_secs(2);
 /// Shortest real time between steps.
@@ -100,7 +100,7 @@ struct Controller {
     client: Client,
     /// Set while the first pods start.
     starts_at_once: bool,
-    /// Pods that come back whenever they are missing.
+    /// Pods that are recreated whenever they are missing.
     returning: Vec<ReturningPod>,
     nodes: Objects<Node>,
     replica_sets: Objects<Set>,
@@ -124,7 +124,7 @@ impl Controller {
         tasks: &mut JoinSet<()>,
     ) -> Result<(), kube::Error> {
         let (all, version) = watch::list(&self.client, path).await?;
-        self.take_over(wrap(Change::Relist(all)));
+        self.take_over(wrap(Change::relist(all, &version)));
         tasks.spawn(watch::follow(self.client.clone(), path, version, changes.clone(), wrap));
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Controller {
         self.nodes.get(&(String::new(), name.to_owned()))
     }
 
-    /// Creates the missing ones of the pods that come back.
+    /// Creates the missing ones of the pods that are recreated.
     fn returning_pods(&self, namespace: &str) -> Vec<Write> {
         let is_missing = |ReturningPod { name, node, .. }: &&ReturningPod| {
             let key = (NAMESPACE.to_owned(), name.clone());
@@ -309,10 +309,13 @@ fn take_over<S: Part, T: Part>(
 ) {
     let key = |object: &Object<S, T>| (object.metadata.namespace.clone(), object.metadata.name.clone());
     match change {
-        Change::Relist(all) => {
+        Change::Relist(all, version) => {
             dirty.extend(known.keys().map(|(namespace, _)| namespace.clone()));
             dirty.extend(all.iter().map(|object| object.metadata.namespace.clone()));
-            *known = all.into_iter().map(|object| (key(&object), object)).collect();
+            known.retain(|_, object| object.metadata.version() > version);
+            for object in all {
+                known.entry(key(&object)).or_insert(object);
+            }
         }
         Change::Applied(object) => {
             let old = known.get(&key(&object));
@@ -408,7 +411,7 @@ fn place(pod: &mut Value, node: &str) {
 
 /// Status of a running and ready pod.
 fn running_status(pod: &Pod, now: Timestamp) -> Value {
-    let time = seconds(now);
+    let time = time_text(now);
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
     let container = |container: &Container| {

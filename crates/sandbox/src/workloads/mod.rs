@@ -2,7 +2,7 @@
 //!
 //! [`spec`] describes the workloads at the start, and `populate` creates them. `controller` is a client of the API
 //! server, in this process or outside of it. Behavior beyond Kubernetes is data: an annotation of a pod that never ends,
-//! and a list of pods that come back.
+//! and a list of pods that are recreated.
 
 pub mod controller;
 pub mod fault;

@@ -19,7 +19,7 @@ pub(super) const NAMESPACE: &str = "default";
 /// Path of all VolumeAttachments.
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
-/// A pod in [`NAMESPACE`] that comes back to its node whenever it is missing.
+/// A pod in [`NAMESPACE`] that is recreated on its node whenever it is missing.
 pub(super) struct ReturningPod {
     pub name: String,
     pub node: NodeName,
@@ -36,7 +36,7 @@ pub(super) fn path(resource: &str, namespace: &str) -> String {
     format!("/{group}/namespaces/{namespace}/{resource}")
 }
 
-/// Creates all objects except the pods that the controller creates. Returns the pods that come back.
+/// Creates all objects except the pods that the controller creates. Returns the pods that are recreated.
 ///
 /// # Errors
 /// The error of a failed request. Some objects may exist by then.
@@ -142,7 +142,7 @@ pub(super) fn controller(kind: &str, name: &str, uid: &str) -> Value {
 }
 
 /// Creates the pod of a fault on a node, with its controller, budgets and volume. Most belong to a ReplicaSet of one
-/// replica. Returns the pod if it comes back.
+/// replica. Returns the pod if it is recreated.
 async fn create_fault(client: &Client, node: &NodeName, fault: PodFault) -> Result<Option<ReturningPod>, kube::Error> {
     let name = format!("{fault}-{node}");
     let hash = blake3::hash(name.as_bytes()).to_hex();

@@ -1,4 +1,4 @@
-//! Tests of the driver against a minimal store with watches: requests, and recovery from server errors.
+//! Tests of kubelets against a minimal store with watches: requests, and recovery from server errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
