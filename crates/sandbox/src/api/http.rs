@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::auth::{self, User};
 use super::delete;
@@ -140,6 +140,7 @@ impl ResourceRequest<'_> {
                 let deleted = delete::delete(self.api, &resource, &self.path.namespace, &self.path.name, &options)?;
                 Ok(respond_json(StatusCode::OK, deleted.to_string()))
             }
+            "deletecollection" => self.delete_collection(&resource, &body, &query),
             _ => {
                 let written = self.write(&resource, verb, &body, &query)?;
                 self.write_response(&resource, format, &query, &written)
@@ -292,5 +293,24 @@ impl ResourceRequest<'_> {
             }
         }
         Ok(response)
+    }
+
+    fn delete_collection(&self, resource: &Resource, body: &[u8], query: &Query) -> ApiResult<Response> {
+        let options = delete::DeleteOptions::read(body, query)?;
+        let page = list::page(self.api, resource, self.read_namespace(resource), query)?;
+        for stored in &page.objects {
+            match delete::delete(self.api, resource, &stored.namespace, &stored.name, &options) {
+                Err(error) if error.code != 404 => return Err(error),
+                _ => {}
+            }
+        }
+        let items: Vec<Value> = page.objects.iter().map(|stored| stored.value()).collect();
+        let list = json!({
+            "kind": resource.list_kind,
+            "apiVersion": resource.api_version(),
+            "metadata": {"resourceVersion": self.api.lock().revision().to_string()},
+            "items": items,
+        });
+        Ok(respond_json(StatusCode::OK, list.to_string()))
     }
 }

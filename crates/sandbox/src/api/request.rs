@@ -247,6 +247,7 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> ApiRe
         ("PUT", false) => "update",
         ("PATCH", false) => "patch",
         ("DELETE", false) => "delete",
+        ("DELETE", true) => "deletecollection",
         _ => return Err(ApiError::method_not_allowed()),
     })
 }

@@ -96,7 +96,7 @@ impl Resource {
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self.resource_type {
             ResourceType::AccessReview | ResourceType::SelfReview => &["create"],
-            _ => &["create", "delete", "get", "list", "patch", "update", "watch"],
+            _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         }
     }
 

@@ -175,7 +175,7 @@ async fn deletion_respects_owners_finalizers_and_namespaces() {
 }
 
 #[tokio::test]
-async fn deletion_respects_preconditions_and_dry_run() {
+async fn deletion_respects_preconditions_selectors_and_dry_run() {
     let api = api(ServerProfile::V1_21);
     for name in ["a", "b"] {
         api.create("", "configmaps", "default", config_map(name), "t").unwrap();
@@ -185,7 +185,12 @@ async fn deletion_respects_preconditions_and_dry_run() {
     assert_eq!((wrong.status, wrong.body["reason"].as_str()), (409, Some("Conflict")));
     assert_eq!(send(&api, "DELETE", &format!("{at}/a?dryRun=All"), JSON, &Value::Null).await.status, 200);
     assert!(api.get("", "configmaps", "default", "a").is_some());
-    assert_eq!(send(&api, "DELETE", &format!("{at}/a"), JSON, &Value::Null).await.status, 200);
+    let some = format!("{at}?fieldSelector=metadata.name%3Da");
+    let deleted = send(&api, "DELETE", &some, JSON, &Value::Null).await;
+    assert_eq!(
+        (deleted.body["kind"].as_str(), deleted.body["items"].as_array().map(Vec::len)),
+        (Some("ConfigMapList"), Some(1))
+    );
     assert!(api.get("", "configmaps", "default", "a").is_none() && api.get("", "configmaps", "default", "b").is_some());
 }
 

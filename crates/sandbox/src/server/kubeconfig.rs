@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Name of the cluster, user and context in a kubeconfig.
 pub const CONTEXT: &str = "nodecfg-sandbox";
@@ -36,17 +36,29 @@ impl Kubeconfig {
     /// Content of the file, in kubectl's YAML format. Contains the token.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let named = |what: &str, value: Value| json!([{"name": CONTEXT, what: value}]);
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": named("cluster", json!({"certificate-authority-data": STANDARD.encode(&self.ca_pem), "server": self.server})),
-            "users": named("user", json!({"token": self.token})),
-            "contexts": named("context", json!({"cluster": CONTEXT, "user": CONTEXT})),
-            "current-context": CONTEXT,
-        });
-        // Plain values can always be written.
-        serde_saphyr::to_string(&config).unwrap_or_default()
+        // JSON strings are YAML strings, so this quotes every URL and token.
+        let (server, token, name) = (json!(self.server), json!(self.token), json!(CONTEXT));
+        let ca = STANDARD.encode(&self.ca_pem);
+        format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             clusters:\n\
+             - name: {name}\n  \
+               cluster:\n    \
+                 certificate-authority-data: {ca}\n    \
+                 server: {server}\n\
+             users:\n\
+             - name: {name}\n  \
+               user:\n    \
+                 token: {token}\n\
+             contexts:\n\
+             - name: {name}\n  \
+               context:\n    \
+                 cluster: {name}\n    \
+                 user: {name}\n\
+             current-context: {name}\n\
+             preferences: {{}}\n"
+        )
     }
 
     /// Writes the file, readable by its owner only (mode 0600 on Unix). Replaces an existing file.
@@ -93,7 +105,7 @@ mod tests {
         assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:6443"));
         let ca = STANDARD.decode(cluster.certificate_authority_data.as_deref().expect("has a CA")).expect("is base64");
         assert_eq!(ca, example().ca_pem.into_bytes());
-        let yaml: Value = serde_saphyr::from_str(&example().to_yaml()).expect("is YAML");
+        let yaml: serde_json::Value = serde_saphyr::from_str(&example().to_yaml()).expect("is YAML");
         assert_eq!(yaml["users"][0]["user"]["token"], "to\"ken: #1");
     }
 

@@ -15,7 +15,7 @@ pub struct ApiRequest {
     pub path: String,
     /// Query as sent, or empty.
     pub query: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, or `other`. A request without
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other`. A request without
     /// a resource is `get`.
     pub verb: &'static str,
     /// API group; empty for core and without a resource.
@@ -60,7 +60,7 @@ impl ApiRequest {
     /// Reports whether the request changes objects if it succeeds.
     #[must_use]
     pub fn writes(&self) -> bool {
-        !self.dry_run && matches!(self.verb, "create" | "update" | "patch" | "delete")
+        !self.dry_run && matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
     /// Reports whether the request continues a list.
@@ -97,6 +97,7 @@ mod tests {
             (Method::GET, "/api/v1/nodes/n1", "get", "", "nodes", "", "n1"),
             (Method::PATCH, "/api/v1/nodes/n1/status", "patch", "", "nodes/status", "", "n1"),
             (Method::POST, "/api/v1/namespaces/a/configmaps", "create", "", "configmaps", "a", ""),
+            (Method::DELETE, "/api/v1/namespaces/a/configmaps", "deletecollection", "", "configmaps", "a", ""),
             (Method::DELETE, "/api/v1/namespaces/a/configmaps/c", "delete", "", "configmaps", "a", "c"),
             (Method::GET, "/api/v1/namespaces/a", "get", "", "namespaces", "", "a"),
             (Method::PUT, "/api/v1/namespaces/a/status", "update", "", "namespaces/status", "", "a"),
