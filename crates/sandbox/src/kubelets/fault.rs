@@ -1,7 +1,7 @@
 //! Faults of simulated nodes, and the parser of `--fault <node>=<kind>`.
 //!
 //! A fault belongs to a node, not to a configuration, and lasts until it is replaced or removed. Kubelets that follow
-//! `configSource` ([`super::machine`]) and nodes with an agent (`sandbox::agents`) share the kinds; some need an
+//! `configSource` (`kubelets::machine`) and nodes with an agent (`sandbox::agents`) share the kinds; some need an
 //! agent.
 
 use std::borrow::Cow;
