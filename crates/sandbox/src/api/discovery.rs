@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::object::set_field;
 use super::resource::{Resource, ResourceType};
 
 /// Returns the discovery or OpenAPI document of a path. `resources` are all served ones, sorted by group.
@@ -19,8 +20,8 @@ pub(super) fn document(path: &str, resources: &[Arc<Resource>]) -> Option<Value>
         }
         ["apis", name] if resources.iter().any(|resource| resource.group == *name) => {
             let mut document = group(name, resources);
-            super::object::set_field(&mut document, "kind", "APIGroup");
-            super::object::set_field(&mut document, "apiVersion", "v1");
+            set_field(&mut document, "kind", "APIGroup");
+            set_field(&mut document, "apiVersion", "v1");
             Some(document)
         }
         ["api", "v1"] => resource_list("v1", resources),
@@ -113,7 +114,7 @@ fn openapi(path: &str, resources: &[Arc<Resource>]) -> Option<Value> {
         });
         paths.insert(format!("/{path}{namespace}/{}/{{name}}", resource.plural), json!({"patch": operation}));
         if let Some(mut schema) = resource.schema().cloned() {
-            super::object::set_field(&mut schema, "x-kubernetes-group-version-kind", json!([kind]));
+            set_field(&mut schema, "x-kubernetes-group-version-kind", json!([kind]));
             schemas.insert(format!("{}.{}", resource.kind, resource.version), schema);
         }
     }

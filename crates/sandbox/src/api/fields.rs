@@ -2,7 +2,7 @@
 //!
 //! Managers own the keys of maps, and any list as a whole. API servers also know lists whose items have own managers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -147,12 +147,12 @@ fn write_records(object: &mut Value, mut records: Vec<Record>) {
     }
 }
 
-/// Returns the parts of an object that a write can own, each with its path.
-fn parts<'a>(object: &'a Value, writer: &Writer<'_>) -> Vec<(Path, &'a Value)> {
-    let mut parts = Vec::new();
+/// Returns the parts of an object that a write can own, by path.
+fn parts<'a>(object: &'a Value, writer: &Writer<'_>) -> BTreeMap<Path, &'a Value> {
+    let mut parts = BTreeMap::new();
     for (field, value) in object.as_object().into_iter().flatten().filter(|(field, _)| writer.owns(field)) {
         if field != "metadata" {
-            parts.push((vec![field.clone()], value));
+            parts.insert(vec![field.clone()], value);
             continue;
         }
         let owned = |key: &&str| value.get(*key).map(|value| (vec![field.clone(), (*key).to_owned()], value));
@@ -199,14 +199,9 @@ fn compare(old: Option<&Value>, new: Option<&Value>, at: &mut Path, gone: &mut P
 /// changes or removes.
 pub(crate) fn update(old: &Value, new: &mut Value, writer: &Writer<'_>) {
     let (mut gone, mut set) = (Paths::new(), Paths::new());
-    let before: Vec<(Path, &Value)> = parts(old, writer);
-    for (mut path, value) in parts(new, writer) {
-        let earlier = before.iter().find(|(other, _)| *other == path).map(|(_, value)| *value);
-        compare(earlier, Some(value), &mut path, &mut gone, &mut set);
-    }
-    let still = |path: &Path| parts(new, writer).iter().any(|(other, _)| other == path);
-    for (mut path, value) in before.into_iter().filter(|(path, _)| !still(path)) {
-        compare(Some(value), None, &mut path, &mut gone, &mut set);
+    let (before, after) = (parts(old, writer), parts(new, writer));
+    for path in before.keys().chain(after.keys().filter(|path| !before.contains_key(*path))) {
+        compare(before.get(path).copied(), after.get(path).copied(), &mut path.clone(), &mut gone, &mut set);
     }
     let mut records = read_records(old);
     let mut own = Record::new(writer, false);
@@ -235,11 +230,10 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
     let mut own = Record::new(writer, true);
     let mut new = live.clone();
     let mut changed = Paths::new();
-    for (mut path, value) in parts(config, writer) {
+    let wanted = parts(config, writer);
+    for (path, value) in &wanted {
         add_leaves(value, &mut path.clone(), &mut own.fields);
-        let now = lookup(live, &path);
-        compare(now, Some(value), &mut path, &mut Paths::new(), &mut changed);
-        merge(&mut new, &nested(&path, value));
+        compare(lookup(live, path), Some(value), &mut path.clone(), &mut Paths::new(), &mut changed);
     }
     // An empty map of the configuration changes no map.
     let is_map = |object: &Value, path: &Path| lookup(object, path).is_some_and(Value::is_object);
@@ -258,7 +252,7 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
         record.fields.retain(|path| !changed.contains(path));
     }
     if let Some(last) = last {
-        // A map stays while somebody owns one of its fields.
+        // A map stays while a manager owns one of its fields.
         let owned = |path: &Path| {
             let all = own.fields.iter().chain(records.iter().flat_map(|record| &record.fields));
             all.into_iter().any(|owned| owned.starts_with(path))
@@ -267,13 +261,13 @@ pub(crate) fn apply(live: &Value, config: &Value, writer: &Writer<'_>, force: bo
         for path in &dropped {
             remove(&mut new, path);
         }
-        // Restores maps that are applied as empty ones.
-        for (path, value) in parts(config, writer) {
-            merge(&mut new, &nested(&path, value));
-        }
         if dropped.is_empty() && changed.is_empty() && last.fields == own.fields {
             own.time = last.time;
         }
+    }
+    // After the removals, which remove maps that they leave empty.
+    for (path, value) in &wanted {
+        merge(&mut new, &nested(path, value));
     }
     records.push(own);
     write_records(&mut new, records);

@@ -42,13 +42,12 @@ use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
 pub(crate) use http::error_response;
+pub(crate) use object::time_text;
 pub use request::ResponseFormat;
 pub use server_profile::ServerProfile;
 pub use status::ApiError;
 
 use auth::Denials;
-pub(crate) use object::time_text;
-
 use object::{StoredObject, text};
 use request::ResourcePath;
 use resource::{Resource, ResourceType};

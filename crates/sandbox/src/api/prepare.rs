@@ -2,7 +2,7 @@
 //! split between object and status, and generations.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::definition;
 use super::object::{set_field, set_metadata, text, time_text};
@@ -181,15 +181,7 @@ pub(crate) fn check(
         _ => {}
     }
     if let Some(schema) = resource.schema() {
-        let own = |(key, _): &(&String, &Value)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata");
-        let rest: Map<String, Value> = new
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(own)
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        schema::check(schema, &Value::Object(rest), "", &mut errors);
+        schema::check(schema, new, "", &mut errors);
     }
     if errors.is_empty() {
         return Ok(());

@@ -49,8 +49,10 @@ fn label_value(text: &str) -> Option<&'static str> {
     (!text.is_empty() && (text.len() > 63 || !ends || config_key(text).is_some())).then_some(LABEL_VALUE)
 }
 
-fn is_map_of_texts(value: &Value) -> bool {
-    value.as_object().is_some_and(|map| map.values().all(Value::is_string))
+/// The violation of a field that is not a map of texts.
+fn mistyped(field: &str, value: &Value) -> Option<FieldError> {
+    let fits = value.as_object().is_some_and(|map| map.values().all(Value::is_string));
+    (!fits).then(|| FieldError::invalid(field, "", "must be a map of texts"))
 }
 
 /// Validates the metadata of an object, and the types of its parts. The name of a namespace is a DNS label.
@@ -62,17 +64,9 @@ pub(crate) fn metadata(object: &Value, is_namespace: bool, errors: &mut Vec<Fiel
         let why = if is_namespace { label(name) } else { subdomain(name) };
         errors.extend(why.map(|why| FieldError::invalid("metadata.name", name, why)));
     }
-    for (field, found) in [
-        ("metadata.labels", object.pointer("/metadata/labels")),
-        ("metadata.annotations", object.pointer("/metadata/annotations")),
-        ("data", object.get("data")),
-        ("binaryData", object.get("binaryData")),
-    ] {
-        errors.extend(
-            found
-                .filter(|found| !is_map_of_texts(found))
-                .map(|_| FieldError::invalid(field, "", "must be a map of texts")),
-        );
+    for field in ["labels", "annotations"] {
+        let found = object.pointer(&format!("/metadata/{field}"));
+        errors.extend(found.and_then(|found| mistyped(&format!("metadata.{field}"), found)));
     }
     for field in ["spec", "status"] {
         let other = object.get(field).filter(|part| !part.is_object());
@@ -115,6 +109,7 @@ pub(crate) fn config_map(old: Option<&Value>, map: &Value, profile: ServerProfil
     let pairs = |part: &str| map.get(part).and_then(Value::as_object).into_iter().flatten();
     let mut size = 0;
     for part in ["data", "binaryData"] {
+        errors.extend(map.get(part).and_then(|found| mistyped(part, found)));
         for (key, value) in pairs(part) {
             errors.extend(config_key(key).map(|why| FieldError::invalid(format!("{part}[{key}]"), key, why)));
             let length = value.as_str().map_or(0, str::len);
@@ -204,12 +199,14 @@ mod tests {
         for mistyped in [
             json!({"metadata": {"name": "a", "labels": "x"}}),
             json!({"metadata": {"name": "a", "annotations": {"x": 1}}}),
-            json!({"metadata": {"name": "a"}, "data": {"maxPods": 110}}),
             json!({"metadata": {"name": "a"}, "spec": "x"}),
         ] {
             let mut errors = Vec::new();
             metadata(&mistyped, false, &mut errors);
             assert_eq!(errors.len(), 1, "{mistyped}: {errors:?}");
         }
+        let mut errors = Vec::new();
+        config_map(None, &json!({"data": {"maxPods": 110}}), ServerProfile::V1_36, &mut errors);
+        assert_eq!(errors.len(), 1, "{errors:?}");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 use super::fields::{self, Writer};
-use super::object::{self, StoredObject, set_metadata, text};
+use super::object::{Change, StoredObject, set_metadata, text};
 use super::patch::{self, PatchKind};
 use super::prepare;
 use super::resource::{Resource, ResourceType};
@@ -47,8 +47,8 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) field_validation: FieldValidation,
 }
 
-/// Change of an object: its new state, and warnings.
-type Change<'a> = dyn Fn(&Value) -> ApiResult<(Value, Vec<String>)> + 'a;
+/// Makes the new state of an object from the present one, and warnings.
+type Edit<'a> = dyn Fn(&Value) -> ApiResult<(Value, Vec<String>)> + 'a;
 
 /// Result of a write.
 pub(crate) struct WriteResult {
@@ -94,22 +94,23 @@ impl WriteRequest<'_> {
             prepare::label_namespace(&mut object);
         }
         fields::update(&Value::Null, &mut object, &self.writer(&self.resource.api_version()));
-        self.store_new(&object, warnings)
+        self.store_new(object, warnings)
     }
 
     /// Completes and stores a new object with its owners.
-    fn store_new(&self, object: &Value, warnings: Vec<String>) -> ApiResult<WriteResult> {
+    fn store_new(&self, mut object: Value, warnings: Vec<String>) -> ApiResult<WriteResult> {
         let resource = self.resource;
         if resource.namespaced {
-            self.api.admit_to_namespace(resource, self.namespace, text(object, "/metadata/name"))?;
+            self.api.admit_to_namespace(resource, self.namespace, text(&object, "/metadata/name"))?;
         }
-        if !text(object, "/metadata/resourceVersion").is_empty() {
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
         }
-        let prefix = text(object, "/metadata/generateName").to_owned();
-        let generated = text(object, "/metadata/name").is_empty() && !prefix.is_empty();
+        let prefix = text(&object, "/metadata/generateName").to_owned();
+        let generated = text(&object, "/metadata/name").is_empty() && !prefix.is_empty();
         loop {
-            let mut object = object.clone();
+            // Only a generated name can need another attempt.
+            let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
                 set_metadata(&mut object, "name", format!("{prefix}{}", self.api.suffix()));
             }
@@ -125,7 +126,7 @@ impl WriteRequest<'_> {
                 return Err(ApiError::already_exists(&resource.plural, &resource.group, &name));
             }
             if self.dry_run {
-                let object = Arc::new(StoredObject::new(&object, 0, object::Change::Added));
+                let object = Arc::new(StoredObject::new(&object, 0, Change::Added));
                 return Ok(WriteResult { object, created: true, warnings });
             }
             if let Ok((object, value)) = store.put(&resource.collection, &key, None, object) {
@@ -190,7 +191,7 @@ impl WriteRequest<'_> {
         let version = self.resource.api_version();
         if !self.exists() && !self.status {
             let new = fields::apply(&config, &config, &self.writer(&version), force)?;
-            return self.store_new(&new, warnings);
+            return self.store_new(new, warnings);
         }
         self.store_change(&|live| {
             let mut new = fields::apply(live, &config, &self.writer(&version), force)?;
@@ -214,13 +215,13 @@ impl WriteRequest<'_> {
     }
 
     /// Stores a change of an object, which also returns warnings.
-    fn store_change(&self, change: &Change<'_>) -> ApiResult<WriteResult> {
+    fn store_change(&self, edit: &Edit<'_>) -> ApiResult<WriteResult> {
         let resource = self.resource;
         let key = self.key(self.name);
         loop {
             let live = self.api.lock().get(&resource.collection, &key).ok_or_else(|| self.not_found())?;
             let old = live.value();
-            let (mut new, warnings) = change(&old)?;
+            let (mut new, warnings) = edit(&old)?;
             self.check_preconditions(&live, &old, &mut new)?;
             prepare::update(resource, &old, &mut new, self.status);
             prepare::check(resource, self.api.profile(), Some(&old), &new, self.status)?;
@@ -228,7 +229,7 @@ impl WriteRequest<'_> {
                 return Ok(WriteResult { object: live, created: false, warnings });
             }
             if self.dry_run {
-                let object = Arc::new(StoredObject::new(&new, live.revision, object::Change::Modified));
+                let object = Arc::new(StoredObject::new(&new, live.revision, Change::Modified));
                 return Ok(WriteResult { object, created: false, warnings });
             }
             // A terminating pod stays until its kubelet removes it (apiserver `ShouldDeleteDuringUpdate`).

@@ -25,7 +25,6 @@ use crate::api::time_text;
 use crate::machines::BACKLOG;
 use crate::watch::{self, Change, Meta, Object, Part};
 
-/// Capacity of the channel of watched changes.
 /// Longest simulated time in which a pod starts, or its containers end.
 const STEP: Duration = Duration::from_secs(2);
 /// Shortest real time between steps.
