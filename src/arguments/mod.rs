@@ -10,6 +10,7 @@ pub(crate) mod reports;
 pub(crate) mod repository;
 pub(crate) mod rollout;
 pub(crate) mod scope;
+pub(crate) mod selector;
 pub(crate) mod signers;
 pub(crate) mod telemetry;
 pub(crate) mod unknown_name;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::selector::parse_selector;
 use super::unknown_name::unknown_name;
 use crate::terminal::failure::CommandError;
 use nodecfg_cluster::reading::observe::list;
@@ -9,7 +10,6 @@ use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};
 use nodecfg_fleet::Desired;
-use nodecfg_fleet::formats::parse_selector;
 use nodecfg_observed::{Node, Observed};
 use nodecfg_plan::{Scope, membership};
 

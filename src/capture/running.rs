@@ -6,6 +6,7 @@ use super::configz::{NodeConfiguration, to_yaml};
 use super::strip_defaults::without_defaults;
 use crate::arguments::cluster::{ClusterArgs, label_keys};
 use crate::arguments::repository::RepositoryArgs;
+use crate::arguments::selector::parse_selector;
 use crate::arguments::unknown_name::{unknown_name, unknown_node};
 use crate::terminal::failure::CommandError;
 use crate::terminal::streams::Terminal;
@@ -14,7 +15,6 @@ use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterError, ClusterReader, LabelKeys, 
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_fleet::formats::parse_selector;
 use nodecfg_observed::{Node, Readiness};
 use nodecfg_plan::membership;
 

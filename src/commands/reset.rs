@@ -6,6 +6,7 @@ use crate::arguments::fleet::FleetArgs;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::{RepositoryArgs, optional};
 use crate::arguments::rollout::{ReasonArgs, RolloutArgs};
+use crate::arguments::selector::parse_selector;
 use crate::report::progress::RunHeader;
 use crate::report::{Format, count, progress};
 use crate::runs::kubelet_samples::KubeletArgs;
@@ -19,7 +20,6 @@ use kubelet_config::finding::Strictness;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_fleet::formats::parse_selector;
 use nodecfg_plan::{NodeSelection, Options, Scope};
 
 /// Return nodes to their local configuration.

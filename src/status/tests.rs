@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::*;
+use crate::arguments::selector::parse_selector;
 use nodecfg_contract::error_text;
-use nodecfg_fleet::formats::parse_selector;
 use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::{CreationTime, Node, Observed, Obstacle};
 use nodecfg_plan::fixtures::*;

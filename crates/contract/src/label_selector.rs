@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,14 @@ impl LabelSelector {
     /// Reports whether a node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
+        self.matches_values(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// Reports whether an object is selected. `value_of` returns the value of a label of the object.
+    #[must_use]
+    pub fn matches_values<'l>(&self, value_of: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.match_labels.iter().all(|(key, value)| value_of(key) == Some(value))
+            && self.match_expressions.iter().all(|requirement| requirement.fits(value_of(&requirement.key)))
     }
 
     /// Label keys of all requirements, possibly repeated.
@@ -87,10 +94,7 @@ impl LabelSelector {
                 // One value must satisfy all requirements on the key.
                 let all = || self.match_expressions.iter().filter(|other| other.key == requirement.key);
                 let candidates = requirement.values.iter().map(String::as_str).chain(["", "true", "x"]);
-                let value = candidates.into_iter().find(|value| {
-                    let one = BTreeMap::from([(requirement.key.clone(), (*value).to_owned())]);
-                    all().all(|other| other.matches(&one))
-                })?;
+                let value = candidates.into_iter().find(|value| all().all(|other| other.fits(Some(value))))?;
                 labels.insert(requirement.key.clone(), value.to_owned());
             }
         }
@@ -99,11 +103,12 @@ impl LabelSelector {
 }
 
 impl Requirement {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
+    /// Reports whether the label may have this value, or be missing.
+    fn fits(&self, value: Option<&str>) -> bool {
+        let is_listed = |value: &str| self.values.iter().any(|listed| listed == value);
         match self.operator {
-            Operator::In => value.is_some_and(|value| self.values.contains(value)),
-            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::In => value.is_some_and(is_listed),
+            Operator::NotIn => !value.is_some_and(is_listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
@@ -132,6 +137,97 @@ impl fmt::Display for Requirement {
             Operator::DoesNotExist => write!(f, "!{key}"),
         }
     }
+}
+
+impl FromStr for LabelSelector {
+    type Err = String;
+
+    /// Parses the notation of kubectl's `--selector`. Commas separate requirements: `a=b`, `a==b`, `a!=b`, `a in (b,c)`,
+    /// `a notin (b,c)`, `a`, `!a`. An empty text selects everything.
+    ///
+    /// # Errors
+    /// Describes the first invalid part.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut selector = Self::default();
+        if !text.trim().is_empty() {
+            for part in split_requirements(text)? {
+                selector.add(part.trim())?;
+            }
+        }
+        Ok(selector)
+    }
+}
+
+impl LabelSelector {
+    fn require(&mut self, key: &str, operator: Operator, values: Vec<String>) {
+        self.match_expressions.push(Requirement { key: key.to_owned(), operator, values });
+    }
+
+    /// Adds a requirement in kubectl's notation.
+    fn add(&mut self, part: &str) -> Result<(), String> {
+        if let Some((key, list)) = part.split_once('(') {
+            let list = list.strip_suffix(')').ok_or_else(|| format!("{part:?}: unexpected text after the list"))?;
+            let values = list.split(',').map(label_value).collect::<Result<_, _>>()?;
+            let (key, operator) = match key.split_whitespace().collect::<Vec<_>>().as_slice() {
+                [key, "in"] => (*key, Operator::In),
+                [key, "notin"] => (*key, Operator::NotIn),
+                _ => return Err(format!("{part:?} is not a requirement: KEY in (VALUE,…) or KEY notin (VALUE,…)")),
+            };
+            self.require(label_key(key)?, operator, values);
+        } else if let Some((key, value)) = part.split_once("!=") {
+            self.require(label_key(key)?, Operator::NotIn, vec![label_value(value)?]);
+        } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+            let (key, value) = (label_key(key)?, label_value(value)?);
+            // No label has two values.
+            if self.match_labels.get(key).is_some_and(|known| *known != value) {
+                self.require(key, Operator::In, vec![value]);
+            } else {
+                self.match_labels.insert(key.to_owned(), value);
+            }
+        } else if let Some(key) = part.strip_prefix('!') {
+            self.require(label_key(key)?, Operator::DoesNotExist, Vec::new());
+        } else {
+            self.require(label_key(part)?, Operator::Exists, Vec::new());
+        }
+        Ok(())
+    }
+}
+
+/// Splits at commas outside of parentheses.
+fn split_requirements(text: &str) -> Result<Vec<&str>, String> {
+    let (mut parts, mut start, mut within) = (Vec::new(), 0, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' if within => return Err("parentheses are nested".to_owned()),
+            '(' => within = true,
+            ')' if !within => return Err("unmatched closing parenthesis".to_owned()),
+            ')' => within = false,
+            ',' if !within => {
+                parts.push(text.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if within {
+        return Err("unmatched opening parenthesis".to_owned());
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    Ok(parts)
+}
+
+/// Trims a label key. Checks its characters, but neither its length nor its form.
+fn label_key(text: &str) -> Result<&str, String> {
+    let text = text.trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    if text.is_empty() || !text.chars().all(fits) { Err(format!("{text:?} is not a label key")) } else { Ok(text) }
+}
+
+/// Trims a label value. Checks its characters, but neither its length nor its form.
+fn label_value(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.chars().all(fits) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
 }
 
 #[cfg(test)]
@@ -195,5 +291,46 @@ mod tests {
             match_expressions: vec![requirement("a", Operator::DoesNotExist, &[])],
         };
         assert_eq!(selector.example(), None);
+    }
+
+    #[test]
+    fn normalizes_selectors() {
+        for (text, written) in [
+            ("a=b", "a=b"),
+            (" a == b , c ", "a=b,c"),
+            ("a!=b,!c", "a notin (b),!c"),
+            ("x.io/y in (d, e),f notin (g)", "x.io/y in (d,e),f notin (g)"),
+            ("a=", "a="),
+            ("a=b,a=c,a=b", "a=b,a in (c)"),
+            (" ", "<everything>"),
+        ] {
+            assert_eq!(
+                text.parse().map(|selector: LabelSelector| selector.to_string()).as_deref(),
+                Ok(written),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn rejects_invalid_selectors() {
+        for text in [
+            ",",
+            "a,",
+            "a=b=c",
+            "a in b",
+            "a in (b",
+            "a in ((b))",
+            "a)",
+            "a in (b) c",
+            "a in (b c)",
+            "a b",
+            "=a",
+            "!",
+            "a>1",
+            "ü=1",
+        ] {
+            assert!(text.parse::<LabelSelector>().is_err(), "{text}");
+        }
     }
 }

@@ -228,7 +228,7 @@ mod tests {
         };
         let near = |key: &str, others: &str, found: Node| {
             let mut gpu = pool("gpu", 64, policy(1));
-            gpu.selector = nodecfg_fleet::formats::parse_selector(&format!("{key}=gpu,{others}")).unwrap();
+            gpu.selector = format!("{key}=gpu,{others}").parse().unwrap();
             planned([pool("cpu", 64, policy(1)), gpu], [node("n1", "cpu"), found]).doubtful.remove(0).near.is_some()
         };
         assert!(near("kind", "arch=arm", labeled(&[("kind", "gup"), ("arch", "arm")])));

@@ -8,6 +8,7 @@ use crate::arguments::output::require_page_or_document;
 use crate::arguments::reports::ReportArgs;
 use crate::arguments::repository::{Loaded, LocalRepositoryArgs, RepositoryArgs};
 use crate::arguments::scope::{no_match, with_keys_of};
+use crate::arguments::selector::parse_selector;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report::document::terminal::Layout;
 use crate::report::{Format, count, progress, status as shown};
@@ -20,7 +21,6 @@ use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_fleet::formats::parse_selector;
 
 mod revisions;
 mod screen;

@@ -29,11 +29,9 @@ mod rollout;
 mod schedule_tests;
 pub mod schema;
 mod selector;
-mod selector_text;
 
 pub(crate) use gates::report_too_many;
 pub(crate) use rollout::too_short;
-pub use selector_text::parse_selector;
 
 /// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";

@@ -100,11 +100,10 @@ fn number(budget: &Value, field: &str) -> i64 {
 /// Budgets that cover a pod. A budget without a selector covers none, and an empty selector every pod of the
 /// namespace (policy/v1).
 fn budgets_of(api: &Api, namespace: &str, pod: &Value) -> Vec<Value> {
-    let labels = pod.pointer("/metadata/labels").cloned().and_then(|labels| serde_json::from_value(labels).ok());
-    let labels = labels.unwrap_or_default();
+    let label = |key: &str| pod.pointer("/metadata/labels")?.get(key)?.as_str();
     let all = api.lock().scan(BUDGETS, namespace, "", None).unwrap_or_default();
     let budgets = all.iter().map(|stored| stored.value());
-    budgets.filter(|budget| selector_of(budget).is_some_and(|selector| selector.matches(&labels))).collect()
+    budgets.filter(|budget| selector_of(budget).is_some_and(|selector| selector.matches_values(label))).collect()
 }
 
 /// Selector of a budget. `None` selects nothing.

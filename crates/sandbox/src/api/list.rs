@@ -11,7 +11,7 @@ use super::Api;
 use super::object::StoredObject;
 use super::request::{Query, ResponseFormat};
 use super::resource::Resource;
-use super::selectors::{Fields, Labels, Selector};
+use super::selectors::Selector;
 use super::status::{ApiError, ApiResult};
 use super::store::{RevisionError, Store, key};
 use super::view::View;
@@ -25,17 +25,6 @@ pub(crate) struct Page {
     pub(crate) objects: Vec<Arc<StoredObject>>,
     /// Metadata of the list.
     pub(crate) metadata: Value,
-}
-
-/// Parses the selectors of a query.
-///
-/// # Errors
-/// 400 for a malformed selector.
-pub(crate) fn selector(resource: &Resource, query: &Query) -> ApiResult<Selector> {
-    Ok(Selector {
-        labels: Labels::parse(query.text("labelSelector"))?,
-        fields: Fields::parse(query.text("fieldSelector"), resource.resource_type)?,
-    })
 }
 
 /// Position at which a list continues.
@@ -84,7 +73,7 @@ pub(crate) fn select(
 /// # Errors
 /// 400 for invalid options, 410 for a compacted revision, 504 for a future revision.
 pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Query) -> ApiResult<Page> {
-    let selector = selector(resource, query)?;
+    let selector = Selector::of(query, resource.resource_type)?;
     let limit = query.number("limit")?;
     let version = query.number("resourceVersion")?;
     let token = match query.text("continue") {

@@ -1,103 +1,12 @@
 //! Label and field selectors, with the error messages of apimachinery `pkg/labels` and `pkg/fields`.
 
+use nodecfg_contract::label_selector::LabelSelector;
 use serde_json::Value;
 
 use super::object::StoredObject;
+use super::request::Query;
 use super::resource::ResourceType;
 use super::status::{ApiError, ApiResult};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Operator {
-    Exists,
-    Absent,
-    In(Vec<String>),
-    NotIn(Vec<String>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    operator: Operator,
-}
-
-/// A label selector. The empty selector selects everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Labels(Vec<Requirement>);
-
-/// Splits at commas outside of parentheses.
-fn terms(text: &str) -> Vec<&str> {
-    let mut depth = 0_u32;
-    let outside = |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    text.split(outside).map(str::trim).collect()
-}
-
-fn requirement(term: &str) -> Option<Requirement> {
-    let key = |text: &str| {
-        let key = text.trim();
-        (!key.is_empty() && !key.contains(|c: char| c.is_whitespace() || "()=!<>".contains(c))).then(|| key.to_owned())
-    };
-    let value = |text: &str| vec![text.trim().to_owned()];
-    if let Some((left, right)) = term.split_once('(') {
-        let values = right.strip_suffix(')')?.split(',').map(|value| value.trim().to_owned()).collect();
-        let (left, operator) = match left.trim().rsplit_once(char::is_whitespace)? {
-            (left, "in") => (left, Operator::In(values)),
-            (left, "notin") => (left, Operator::NotIn(values)),
-            _ => return None,
-        };
-        return Some(Requirement { key: key(left)?, operator });
-    }
-    if let Some(absent) = term.strip_prefix('!') {
-        return Some(Requirement { key: key(absent)?, operator: Operator::Absent });
-    }
-    let (left, operator) = match term.split_once("!=") {
-        Some((left, right)) => (left, Operator::NotIn(value(right))),
-        None => match term.split_once('=') {
-            Some((left, right)) => (left, Operator::In(value(right.strip_prefix('=').unwrap_or(right)))),
-            None => (term, Operator::Exists),
-        },
-    };
-    Some(Requirement { key: key(left)?, operator })
-}
-
-impl Labels {
-    /// Parses a label selector.
-    ///
-    /// # Errors
-    /// 400 with the message of the API server.
-    pub(crate) fn parse(text: &str) -> ApiResult<Self> {
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let requirements = terms(text).into_iter().map(|term| {
-            requirement(term).ok_or_else(|| ApiError::bad_request(format!("unable to parse requirement: {term:?}")))
-        });
-        requirements.collect::<ApiResult<_>>().map(Self)
-    }
-
-    /// Reports whether the selector selects everything.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn matches(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
-        self.0.iter().all(|requirement| {
-            let value = labels.iter().find(|(key, _)| **key == *requirement.key).map(|(_, value)| &**value);
-            match &requirement.operator {
-                Operator::Exists => value.is_some(),
-                Operator::Absent => value.is_none(),
-                Operator::In(values) => value.is_some_and(|value| values.iter().any(|wanted| wanted == value)),
-                Operator::NotIn(values) => value.is_none_or(|value| !values.iter().any(|wanted| wanted == value)),
-            }
-        })
-    }
-}
 
 /// A field selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -178,51 +87,65 @@ fn lookup(object: &Value, field: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
     /// Label selector.
-    pub(crate) labels: Labels,
+    pub(crate) labels: LabelSelector,
     /// Field selector.
     pub(crate) fields: Fields,
 }
 
 impl Selector {
+    /// Parses the selectors of a query for a resource type.
+    ///
+    /// # Errors
+    /// 400 for a malformed selector.
+    pub(crate) fn of(query: &Query, resource_type: ResourceType) -> ApiResult<Self> {
+        let labels = query.text("labelSelector").parse();
+        let labels = labels.map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
+        Ok(Self { labels, fields: Fields::parse(query.text("fieldSelector"), resource_type)? })
+    }
+
     /// Reports whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_everything() && self.fields.is_empty()
     }
 
     /// Reports whether the selector selects an object.
     pub(crate) fn matches(&self, stored: &StoredObject) -> bool {
-        self.labels.matches(&stored.labels) && self.fields.matches(stored)
+        let value_of = |key: &str| {
+            let mut labels = stored.labels.iter();
+            labels.find(|(label, _)| **label == *key).map(|(_, value)| &**value)
+        };
+        self.labels.matches_values(value_of) && self.fields.matches(stored)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::object::Change;
     use super::*;
 
-    fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels: Vec<(Box<str>, Box<str>)> = labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        Labels::parse(selector).unwrap().matches(&labels)
+    fn selector(labels: &str) -> ApiResult<Selector> {
+        let labels: String = labels.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        Selector::of(&Query::of(&format!("/?labelSelector={labels}").parse().unwrap())?, ResourceType::Node)
     }
 
     #[test]
-    fn matches_equality_and_set_requirements() {
-        let gpu = [("pool", "gpu"), ("zone", "a")];
-        for good in
-            ["", "pool=gpu", "pool==gpu,zone", "pool in (gpu, cpu)", "pool notin (x),zone!=b", "!other", "other!=x"]
-        {
-            assert!(selects(good, &gpu), "{good}");
+    fn matches_labels() {
+        let object = json!({"metadata": {"name": "n1", "labels": {"pool": "gpu", "zone": "a"}}});
+        let node = StoredObject::new(&object, 1, Change::Added);
+        for good in ["", "pool==gpu,zone", "pool in (gpu, cpu)", "pool notin (x),zone!=b", "!other", "other!=x"] {
+            assert!(selector(good).unwrap().matches(&node), "{good}");
         }
-        for bad in
-            ["pool=cpu", "other", "!pool", "pool in (cpu)", "pool notin (gpu)", "zone!=a", "other=", "zone in ()"]
-        {
-            assert!(!selects(bad, &gpu), "{bad}");
+        for bad in ["pool=cpu", "other", "!pool", "zone!=a", "other=", "zone in ()", "pool=gpu,pool=cpu"] {
+            assert!(!selector(bad).unwrap().matches(&node), "{bad}");
         }
     }
 
     #[test]
     fn refuses_malformed_selectors() {
-        for malformed in ["pool in a", "a b", "a,", "a in (b", "=a", "!"] {
-            assert_eq!(Labels::parse(malformed).map_err(|error| error.code), Err(400), "{malformed}");
+        for malformed in ["pool in a", "a b", "a,"] {
+            assert_eq!(selector(malformed).unwrap_err().code, 400, "{malformed}");
         }
         assert_eq!(
             Fields::parse("spec.x=1", ResourceType::Node).unwrap_err().message,

@@ -16,7 +16,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::Api;
-use super::list::{select, selector};
+use super::list::select;
 use super::object::{Change, StoredObject};
 use super::request::{Query, ResponseFormat};
 use super::resource::Resource;
@@ -73,7 +73,7 @@ impl Watch {
     ) -> ApiResult<Self> {
         let streaming = query.flag("sendInitialEvents") && api.profile() == ServerProfile::V1_36;
         let bookmarks = query.flag("allowWatchBookmarks");
-        let selector = selector(resource, query)?;
+        let selector = Selector::of(query, resource.resource_type)?;
         let wanted = query.number("resourceVersion")?;
         // The initial objects of a stream are the present ones.
         let version = wanted.filter(|_| !streaming);
