@@ -130,39 +130,30 @@ pub static KINDS: [(Fault, &str, &str); 22] = [
     (Fault::RewrittenFile, "rewritten-file", "has its file rewritten, as by kubeadm upgrade, on a new configuration"),
 ];
 
-/// Error in the text of a `--fault`.
+/// Error in the text of a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FaultError {
-    /// The `=` or one of its sides is missing.
-    #[error("fault {0:?} is invalid; use <node>=<kind> or *=<kind>, with one of the kinds {kinds}", kinds = kinds())]
-    Form(String),
-    /// The node name is invalid.
-    #[error("fault {spec:?} names no valid node: {problem}; use the name of a node, or * for all nodes")]
-    Node {
-        /// The fault text.
-        spec: String,
-        /// Error in the node name.
-        problem: String,
-    },
-    /// The kind is unknown.
-    #[error("fault kind {0:?} is unknown; kinds are {kinds}", kinds = kinds())]
-    Kind(String),
-    /// The factor of `slow` is not between 1 and 1000.
-    #[error("fault kind {0:?} has an invalid factor; use slow:<factor> with a number from 1 to 1000, such as slow:3")]
-    Factor(String),
-    /// The time of `api-outage` is not between 1 and 86400 s.
-    #[error("fault kind {0:?} has an invalid time; use api-outage:<seconds> with a number from 1 to 86400")]
-    Time(String),
-    /// `flag` or `later-drop-in` sets no known field.
-    #[error("fault kind {0:?} sets no field; use {1}:<field>=<value>, such as {1}:maxPods=50")]
-    Setting(String, &'static str),
-    /// No flag sets the field.
-    #[error("fault kind {0:?} names a field that no flag of the kubelet sets; use later-drop-in:<field>=<value>")]
-    NoFlag(String),
+#[error("{0}")]
+pub struct FaultError(String);
+
+/// Kind with a name, from a table of kinds with names and descriptions.
+pub(crate) fn kind_of<F: Clone>(name: &str, kinds: &[(F, &str, &str)]) -> Result<F, FaultError> {
+    match kinds.iter().find(|(_, known, _)| *known == name) {
+        Some((kind, ..)) => Ok(kind.clone()),
+        None => {
+            let names: Vec<&str> = kinds.iter().map(|(_, name, _)| *name).collect();
+            Err(FaultError(format!("fault kind {name:?} is unknown; kinds are {}", names.join(", "))))
+        }
+    }
 }
 
-fn kinds() -> String {
-    KINDS.each_ref().map(|(_, name, _)| *name).join(", ")
+/// Parses `<node>=<kind>`.
+pub(crate) fn parse_with_node<F: FromStr<Err = FaultError>>(text: &str) -> Result<(NodeName, F), FaultError> {
+    let (node, kind) =
+        text.split_once('=').ok_or_else(|| FaultError(format!("fault {text:?} is invalid; use <node>=<kind>")))?;
+    let fault = kind.parse()?;
+    let invalid =
+        |problem| FaultError(format!("fault {text:?} names no valid node: {problem}; use the name of a node"));
+    Ok((NodeName::new(node).map_err(invalid)?, fault))
 }
 
 impl Fault {
@@ -187,22 +178,32 @@ impl FromStr for Fault {
 
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let (name, parameter) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let unknown = || FaultError::Kind(text.to_owned());
-        let (fault, name, _) = KINDS.iter().find(|(_, known, _)| *known == name).ok_or_else(unknown)?;
-        let Some(parameter) = parameter else { return Ok(fault.clone()) };
-        let number = |most: f64| parameter.parse().ok().filter(|number| (1.0..=most).contains(number));
-        let setting = || setting(parameter).ok_or_else(|| FaultError::Setting(text.to_owned(), name));
+        let fault = kind_of(name, &KINDS)?;
+        let Some(parameter) = parameter else { return Ok(fault) };
+        let invalid = |why: &str| FaultError(format!("fault kind {text:?} {why}"));
+        let number = |most: f64, why| {
+            let number = parameter.parse().ok().filter(|number| (1.0..=most).contains(number));
+            number.ok_or_else(|| invalid(why))
+        };
+        let setting = || {
+            let why = format!("sets no field; use {name}:<field>=<value>, such as {name}:maxPods=50");
+            setting(parameter).ok_or_else(|| invalid(&why))
+        };
         match fault {
-            Self::Slow(_) => number(1000.0).map(Self::Slow).ok_or_else(|| FaultError::Factor(text.to_owned())),
+            Self::Slow(_) => {
+                let why = "has an invalid factor; use slow:<factor> with a number from 1 to 1000, such as slow:3";
+                number(1000.0, why).map(Self::Slow)
+            }
             Self::ApiOutage(_) => {
-                number(86_400.0).map(Self::ApiOutage).ok_or_else(|| FaultError::Time(text.to_owned()))
+                let why = "has an invalid time; use api-outage:<seconds> with a number from 1 to 86400";
+                number(86_400.0, why).map(Self::ApiOutage)
             }
             Self::Flag(_) => match setting()? {
                 setting if setting.flag().is_some() => Ok(Self::Flag(setting)),
-                _ => Err(FaultError::NoFlag(text.to_owned())),
+                _ => Err(invalid("names a field that no flag of the kubelet sets; use later-drop-in:<field>=<value>")),
             },
-            Self::LaterDropIn(_) => Ok(Self::LaterDropIn(setting()?)),
-            _ => Err(unknown()),
+            Self::LaterDropIn(_) => setting().map(Self::LaterDropIn),
+            _ => Err(invalid(&format!("has a parameter; use {name}"))),
         }
     }
 }
@@ -242,19 +243,10 @@ impl FromStr for FaultSpec {
     type Err = FaultError;
 
     fn from_str(text: &str) -> Result<Self, FaultError> {
-        let (node, kind) = text
-            .split_once('=')
-            .filter(|(node, kind)| !node.is_empty() && !kind.is_empty())
-            .ok_or_else(|| FaultError::Form(text.to_owned()))?;
-        let fault = kind.parse()?;
-        let node = match node {
-            "*" => None,
-            name => Some(
-                NodeName::new(name)
-                    .map_err(|error| FaultError::Node { spec: text.to_owned(), problem: error.to_string() })?,
-            ),
-        };
-        Ok(Self { node, fault })
+        if let Some(kind) = text.strip_prefix("*=") {
+            return Ok(Self { node: None, fault: kind.parse()? });
+        }
+        parse_with_node(text).map(|(node, fault)| Self { node: Some(node), fault })
     }
 }
 
@@ -315,25 +307,26 @@ mod tests {
 
     #[test]
     fn parse_errors_name_the_mistake() {
-        for bad in ["n1", "n1=", "=crash", "n1=explode"] {
+        for (bad, mistake) in [
+            ("n1", "use <node>=<kind>"),
+            ("n1=", "kinds are crash, slow,"),
+            ("n1=explode", "kinds are crash, slow,"),
+            ("n1=crash:1", "has a parameter; use crash"),
+            ("=crash", "names no valid node"),
+            ("N_1=crash", "node name \"N_1\""),
+            ("n1=slow:", "from 1 to 1000"),
+            ("n1=slow:0.5", "from 1 to 1000"),
+            ("*=slow:NaN", "from 1 to 1000"),
+            ("n1=api-outage:x", "from 1 to 86400"),
+            ("n1=api-outage:0", "from 1 to 86400"),
+            ("n1=flag:maxPods", "use flag:<field>=<value>"),
+            ("n1=flag:nope=1", "use flag:<field>=<value>"),
+            ("n1=later-drop-in:", "use later-drop-in:<field>=<value>"),
+            ("n1=flag:crashLoopBackOff.maxContainerRestartPeriod=1m", "that no flag of the kubelet sets"),
+        ] {
             let error = bad.parse::<FaultSpec>().expect_err(bad).to_string();
-            for (_, name, _) in &KINDS {
-                assert!(error.contains(name), "{bad}: {error}");
-            }
+            assert!(error.contains(mistake), "{bad}: {error}");
         }
-        for bad in ["n1=slow:", "n1=slow:0.5", "n1=slow:x", "n1=slow:NaN"] {
-            assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Factor(_))), "{bad}");
-        }
-        for bad in ["n1=api-outage:", "n1=api-outage:0", "n1=api-outage:x"] {
-            assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Time(_))), "{bad}");
-        }
-        for bad in ["n1=flag:maxPods", "n1=flag:nope=1", "n1=later-drop-in:", "n1=later-drop-in:nope=1"] {
-            assert!(matches!(bad.parse::<FaultSpec>(), Err(FaultError::Setting(..))), "{bad}");
-        }
-        let bad = "n1=flag:crashLoopBackOff.maxContainerRestartPeriod=1m".parse::<FaultSpec>();
-        assert!(matches!(bad, Err(FaultError::NoFlag(_))), "{bad:?}");
-        let error = "N_1=crash".parse::<FaultSpec>().expect_err("no name").to_string();
-        assert!(error.contains("node name \"N_1\""), "{error}");
     }
 
     #[test]

@@ -16,5 +16,5 @@ mod populate;
 mod tests;
 
 pub use controller::Workloads;
-pub use fault::{PodFault, PodFaultError, PodFaultSpec};
+pub use fault::{PodFault, PodFaultSpec};
 pub use spec::{Application, Budget, DaemonSet, WorkloadSpec};
