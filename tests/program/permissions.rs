@@ -21,7 +21,7 @@ use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, ConfigStatus, nodeconfig};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
-use nodecfg_sandbox::kubelets::Kubelets;
+use nodecfg_sandbox::machines;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{ApiRequest, Wire};
@@ -85,7 +85,7 @@ async fn reconciler_needs_every_right_and_no_more() {
     let pools = ["general", "gpu"].map(|pool| PoolName::new(pool).unwrap());
     let specs = nodes::generic(4, &pools, "v1.21.14").unwrap();
     nodes::create(&api.client(), specs, nodecfg_clock::now(), 0).await.unwrap();
-    let kubelets = Kubelets::start(api.client(), kubelets::Options { speed: 100.0, ..kubelets::Options::default() })
+    let kubelets = kubelets::start(api.client(), machines::Options { speed: 100.0, ..machines::Options::default() })
         .await
         .unwrap();
     let wire = Wire::new();

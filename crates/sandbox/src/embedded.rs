@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::agents::{Agents, Options as AgentOptions};
+use super::agents;
 use super::api::{Api, ApiOptions, ServerProfile, User};
-use super::kubelets::{Fault, Faults, Kubelets, Options, StartError};
+use super::kubelets::{self, Fault, Faults};
+use super::machines::{Machines, Options, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
 use super::running::CONFIG_DIR;
 use super::server::kubeconfig::{Kubeconfig, SaveError};
 use super::server::serve::{self, ServeError, Serving};
 use super::server::wire::Wire;
-use super::simulated::SimulatedNodes;
 use super::workloads::{WorkloadSpec, Workloads};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
@@ -136,7 +136,7 @@ impl SandboxError {
 pub struct Embedded {
     api: Api,
     wire: Wire,
-    nodes: SimulatedNodes,
+    nodes: Machines,
     workloads: Option<Workloads>,
     token: String,
 }
@@ -176,9 +176,9 @@ impl Embedded {
             Options { speed: options.speed, seed: options.seed, faults: options.faults, events: options.events };
         let nodes = if agents {
             let (settings, join, silent) = (options.agents, options.join, !options.log_agents);
-            SimulatedNodes::Agents(Agents::start(&api, AgentOptions { machines, settings, join, silent }).await?)
+            agents::start(&api, agents::Options { machines, settings, join, silent }).await?
         } else {
-            SimulatedNodes::Kubelets(Kubelets::start(client, machines).await?)
+            kubelets::start(client, machines).await?
         };
         api.set_node_proxy(nodes.proxy());
         let workloads = match &options.workloads {
@@ -204,7 +204,7 @@ impl Embedded {
     /// exceeds no limit.
     #[must_use]
     pub fn limits_clock(&self) -> ScaledClock {
-        self.nodes.limits_clock()
+        self.nodes.clock().at_real_speed()
     }
 
     /// The API server itself.
@@ -221,7 +221,7 @@ impl Embedded {
 
     /// The simulated nodes.
     #[must_use]
-    pub fn nodes(&self) -> &SimulatedNodes {
+    pub fn nodes(&self) -> &Machines {
         &self.nodes
     }
 

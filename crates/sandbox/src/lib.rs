@@ -6,18 +6,17 @@
 //!
 //! [`api`] and [`server`] are the API server, [`kubelets`] the kubelets of 1.21, [`agents`] the nodes with agents, and
 //! [`workloads`] the pods with their controller. Kubelets, agents and workloads are clients of the API server, and also
-//! run on another one. They must not know what nodecfg intends. `machines` runs a machine for each Node, and `watch`
+//! run on another one. They must not know what nodecfg intends. [`machines`] runs a machine for each Node, and `watch`
 //! follows a collection for all of them.
 
 pub mod agents;
 pub mod api;
 pub mod embedded;
 pub mod kubelets;
-mod machines;
+pub mod machines;
 pub mod nodes;
 mod running;
 pub mod server;
-pub mod simulated;
 mod watch;
 pub mod workloads;
 

@@ -18,6 +18,7 @@ use crate::api::{NodeProxy, ProxyResult};
 use crate::kubelets::report::{KubeletWrite, NODES};
 use crate::kubelets::{Fault, Faults};
 use crate::watch::{self as watched, Change, Meta, Object, Part};
+use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -26,19 +27,19 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 pub(crate) const BACKLOG: usize = 256;
 
 /// Parts of a Node that a machine reads.
-pub type Node = Object<NodeSpec, NodeStatus>;
+pub(crate) type Node = Object<NodeSpec, NodeStatus>;
 
 /// Spec of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct NodeSpec {
+pub(crate) struct NodeSpec {
     pub config_source: Option<ConfigSource>,
 }
 
 /// Status of a Node.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct NodeStatus {
+pub(crate) struct NodeStatus {
     pub config: Option<Value>,
     pub node_info: NodeInfo,
 }
@@ -46,17 +47,24 @@ pub struct NodeStatus {
 /// Facts about a machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct NodeInfo {
+pub(crate) struct NodeInfo {
     pub kubelet_version: String,
 }
 
 /// A ConfigMap with its text.
 #[derive(Debug, Clone, Deserialize)]
-pub struct ConfigMap {
+pub(crate) struct ConfigMap {
     pub metadata: Meta,
     #[serde(default)]
     pub data: BTreeMap<String, String>,
 }
+
+/// A changed ConfigMap, of which only the metadata is read.
+pub(crate) type ConfigMapChange = Change<Object<NoPart, NoPart>>;
+
+/// Spec or status that is not read.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct NoPart {}
 
 /// Options of the machines.
 #[derive(Debug, Clone)]
@@ -107,7 +115,7 @@ pub enum InjectError {
 }
 
 /// Machine of a Node, shared by its task and the cluster.
-pub trait Machine: Send + Sync + 'static {
+pub(crate) trait Machine: Send + Sync + 'static {
     /// Sets or removes the fault.
     fn inject(&self, fault: Option<Fault>);
     /// Answers a GET request of the API server to the kubelet.
@@ -118,8 +126,18 @@ pub trait Machine: Send + Sync + 'static {
     fn changes(&self) -> watch::Receiver<()>;
     /// Carries out the due work of the kubelet. Returns its writes and the time of the next work.
     fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>);
+    /// Disk of the agent. `None` without an agent.
+    fn disk(&self) -> Option<MemoryDisk> {
+        None
+    }
+    /// Number of restarts of the kubelet, by its agent and by its service manager. `None` without an agent.
+    fn kubelet_restarts(&self) -> Option<u64> {
+        None
+    }
     /// Takes over a change of the Node.
     fn node_changed(&self, _node: &Node) {}
+    /// Takes over a change of ConfigMaps.
+    fn config_map_changed(&self, _change: &ConfigMapChange) {}
     /// ConfigMap to download.
     fn download(&self) -> Option<Arc<ConfigMapSource>> {
         None
@@ -187,24 +205,24 @@ async fn get_config_map(client: &Client, source: &ConfigMapSource) -> Option<Con
 }
 
 /// Creates the machine of a Node, and the work of its task.
-type Create<M> = dyn Fn(&NodeName, &Node) -> (Arc<M>, BoxFuture<'static, ()>) + Send + Sync;
+type Create = dyn Fn(&NodeName, &Node) -> (Arc<dyn Machine>, BoxFuture<'static, ()>) + Send + Sync;
 
-/// Running machines of a kind, which stop when dropped.
-pub struct Machines<M> {
+/// Running machines, which stop when dropped.
+pub struct Machines {
     clock: ScaledClock,
-    running: Arc<RunningMachines<M>>,
+    running: Arc<RunningMachines>,
     /// Watches of Nodes and other objects.
     tasks: JoinSet<()>,
 }
 
 /// Machines by Node.
-pub(crate) struct RunningMachines<M> {
-    create: Box<Create<M>>,
-    by_node: Mutex<HashMap<NodeName, RunningMachine<M>>>,
+pub(crate) struct RunningMachines {
+    create: Box<Create>,
+    by_node: Mutex<HashMap<NodeName, RunningMachine>>,
 }
 
-struct RunningMachine<M> {
-    machine: Arc<M>,
+struct RunningMachine {
+    machine: Arc<dyn Machine>,
     version: String,
     uid: String,
     /// Ends when dropped.
@@ -225,13 +243,9 @@ pub(crate) fn seed_of(seed: u64, name: &NodeName) -> u64 {
     hash.as_bytes().iter().take(8).fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(*byte))
 }
 
-impl<M: Machine> Machines<M> {
+impl Machines {
     /// Starts a machine for every current and later Node.
-    pub(crate) async fn start_machines(
-        client: Client,
-        clock: ScaledClock,
-        create: Box<Create<M>>,
-    ) -> Result<Self, StartError> {
+    pub(crate) async fn start(client: Client, clock: ScaledClock, create: Box<Create>) -> Result<Self, StartError> {
         let listed = watched::list(&client, NODES).await;
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let running = Arc::new(RunningMachines { create, by_node: Mutex::default() });
@@ -247,7 +261,7 @@ impl<M: Machine> Machines<M> {
         client: Client,
         path: &'static str,
         version: String,
-        take_over: fn(&RunningMachines<M>, Change<Object<S, T>>),
+        take_over: fn(&RunningMachines, Change<Object<S, T>>),
     ) {
         let (sender, mut changes) = mpsc::channel(BACKLOG);
         let running = Arc::clone(&self.running);
@@ -265,17 +279,28 @@ impl<M: Machine> Machines<M> {
         &self.clock
     }
 
-    /// Machine of a Node.
-    pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<M>> {
-        self.running.of(node)
+    /// Disk of the agent of a node. `None` for an unknown node, and without an agent.
+    #[must_use]
+    pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
+        self.running.of(node)?.disk()
+    }
+
+    /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node,
+    /// and without an agent.
+    #[must_use]
+    pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
+        self.running.of(node)?.kubelet_restarts()
     }
 
     /// Sets the fault of a node; `None` removes the fault.
     ///
     /// # Errors
-    /// Fails for an unknown node.
+    /// Fails for an unknown node, and for a fault that needs an agent if the node has none.
     pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         let machine = self.running.of(node).ok_or_else(|| InjectError::UnknownNode(node.clone()))?;
+        if fault.as_ref().is_some_and(Fault::needs_agent) && machine.disk().is_none() {
+            return Err(InjectError::WithoutAgent(node.clone()));
+        }
         machine.inject(fault);
         Ok(())
     }
@@ -301,29 +326,23 @@ impl<M: Machine> Machines<M> {
     }
 }
 
-impl<M> std::fmt::Debug for Machines<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Machines").field("clock", &self.clock).finish_non_exhaustive()
-    }
-}
-
 /// Error for a kubelet port without a listener.
 pub(crate) fn unreachable() -> ProxyResult {
     ProxyResult::Unreachable("dial tcp 192.0.2.1:10250: connect: connection refused".to_owned())
 }
 
-impl<M: Machine> RunningMachines<M> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, RunningMachine<M>>> {
+impl RunningMachines {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, RunningMachine>> {
         self.by_node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Machine of a Node.
-    pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<M>> {
+    pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<dyn Machine>> {
         self.lock().get(node).map(|running| Arc::clone(&running.machine))
     }
 
     /// All machines.
-    pub(crate) fn all(&self) -> Vec<Arc<M>> {
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Machine>> {
         self.lock().values().map(|running| Arc::clone(&running.machine)).collect()
     }
 

@@ -9,11 +9,9 @@ use kubelet_config::document::Document;
 use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
-use nodecfg_sandbox::agents::Agents;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::{BootedConfig, Fault, HostSpec};
 use nodecfg_sandbox::nodes::NodeSpec;
-use nodecfg_sandbox::simulated::SimulatedNodes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -470,24 +468,16 @@ impl Cluster {
         }
     }
 
-    #[track_caller]
-    fn agents(&self) -> &Agents {
-        match self.sandbox().embedded().nodes() {
-            SimulatedNodes::Agents(agents) => agents,
-            SimulatedNodes::Kubelets(_) => panic!("this scenario must declare that it needs agents"),
-        }
-    }
-
     /// Number of restarts of the kubelet of a node with an agent in the sandbox.
     #[track_caller]
     pub fn kubelet_restarts(&self, node: &str) -> u64 {
-        self.agents().kubelet_restarts(&NodeName::new(node).unwrap()).unwrap()
+        self.sandbox().embedded().nodes().kubelet_restarts(&NodeName::new(node).unwrap()).unwrap()
     }
 
     /// Disk of a node with an agent in the sandbox.
     #[track_caller]
     pub fn disk(&self, node: &str) -> MemoryDisk {
-        self.agents().disk(&NodeName::new(node).unwrap()).unwrap()
+        self.sandbox().embedded().nodes().disk(&NodeName::new(node).unwrap()).unwrap()
     }
 
     /// Starts recording all changes of nodes.

@@ -9,12 +9,11 @@ use jiff::Timestamp;
 use kube::Client;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::installation::{AGENT_DAEMON_SET, NAMESPACE};
-use nodecfg_contract::names::NodeName;
-use nodecfg_sandbox::agents::{Agents, Options as AgentOptions};
+use nodecfg_sandbox::agents;
 use nodecfg_sandbox::api::ProxyResult;
-use nodecfg_sandbox::kubelets::{Faults, Kubelets, Options};
+use nodecfg_sandbox::kubelets::{self, Faults};
+use nodecfg_sandbox::machines::{Machines, Options};
 use nodecfg_sandbox::nodes::{self, NodeSpec};
-use nodecfg_sandbox::simulated::SimulatedNodes;
 use nodecfg_sandbox::workloads::{WorkloadSpec, Workloads};
 use serde_json::Value;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -40,7 +39,7 @@ pub(super) fn keeps_config_source(minor: u32) -> bool {
 /// Simulated components of a cluster with a real API server.
 pub struct Populated {
     client: Client,
-    nodes: SimulatedNodes,
+    nodes: Machines,
     workloads: Option<Workloads>,
 }
 
@@ -50,14 +49,13 @@ impl Populated {
         self.client.clone()
     }
 
-    pub(super) fn nodes(&self) -> &SimulatedNodes {
+    pub(super) fn nodes(&self) -> &Machines {
         &self.nodes
     }
 
     /// Answer of a node's kubelet with its configuration.
     pub(super) fn configz(&self, node: &str) -> Value {
-        let SimulatedNodes::Agents(agents) = &self.nodes else { panic!("only kubelets with agents answer here") };
-        let answer = agents.get_from_kubelet(&NodeName::new(node).unwrap(), "/configz");
+        let answer = self.nodes.proxy()(node, "/configz");
         let ProxyResult::Response { body, .. } = answer else { return Value::Null };
         serde_json::from_str(&body).unwrap_or_default()
     }
@@ -112,28 +110,28 @@ impl ControlPlane {
         &self,
         specs: Vec<NodeSpec>,
         faults: Faults,
-        agents: bool,
+        with_agents: bool,
         large: bool,
         workloads: Option<WorkloadSpec>,
     ) -> Populated {
         let client = self.shared.servers.client().await;
         real_objects::remove(&client).await;
-        if agents {
+        if with_agents {
             real_objects::install(&client, ADMIN).await;
         } else {
             real_objects::uninstall(&client).await;
         }
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
         nodes::create(&client, specs, Timestamp::now(), 2).await.unwrap();
-        let nodes = if agents {
+        let nodes = if with_agents {
             let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
             let machines = Options { speed, faults, ..Options::default() };
-            let options = AgentOptions { machines, settings: settings(large, speed), ..AgentOptions::default() };
+            let options = agents::Options { machines, settings: settings(large, speed), ..agents::Options::default() };
             let user = format!("system:serviceaccount:{NAMESPACE}:{AGENT_DAEMON_SET}");
-            SimulatedNodes::Agents(Agents::start_on(client.clone(), &user, options).await.unwrap())
+            agents::start_on(client.clone(), &user, options).await.unwrap()
         } else {
             let options = Options { speed: SPEED, faults, ..Options::default() };
-            SimulatedNodes::Kubelets(Kubelets::start(client.clone(), options).await.unwrap())
+            kubelets::start(client.clone(), options).await.unwrap()
         };
         let workloads = match workloads {
             Some(spec) => Some(Workloads::start(client.clone(), &spec, SPEED).await.unwrap()),

@@ -1,4 +1,4 @@
-//! Public handle of the simulated nodes with agents.
+//! Start of the simulated nodes with agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use tracing::subscriber::NoSubscriber;
 
 use super::host::{AgentHost, SimHost};
 use super::host_client::{self, Connection};
-use crate::api::{Api, ProxyResult};
+use crate::api::Api;
 use crate::kubelets::HostSpec;
-use crate::machines::{self, Machine as _, Machines, Node, StartError, run_kubelet, seed_of, unreachable};
+use crate::machines::{self, Machine, Machines, Node, StartError, run_kubelet, seed_of};
 use crate::running::RunningCache;
 use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
-use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
 use nodecfg_agent::runtime::AgentRuntime;
@@ -49,57 +48,28 @@ pub struct Options {
     pub silent: bool,
 }
 
-/// Running nodes with agents, which stop when dropped.
-pub type Agents = Machines<SimHost>;
+/// Starts an agent and a kubelet for every current and later Node.
+///
+/// # Errors
+/// Fails for an invalid speed, or if Nodes cannot be listed. Later server errors are retried.
+pub async fn start(api: &Api, options: Options) -> Result<Machines, StartError> {
+    start_with(Connection::sandbox(api, options.join.is_some()), api.client(), options).await
+}
 
-impl Agents {
-    /// Starts an agent and a kubelet for every current and later Node.
-    ///
-    /// # Errors
-    /// Fails for an invalid speed, or if Nodes cannot be listed. Later server errors are retried.
-    pub async fn start(api: &Api, options: Options) -> Result<Self, StartError> {
-        Self::start_with(Connection::sandbox(api, options.join.is_some()), api.client(), options).await
-    }
+/// Does the same on an API server outside this process. `client` may do everything, and impersonates `agent`, the
+/// ServiceAccount of the agents as a user name.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_on(client: Client, agent: &str, options: Options) -> Result<Machines, StartError> {
+    start_with(Connection::remote(&client, agent), client, options).await
+}
 
-    /// Does the same on an API server outside this process. `client` may do everything, and impersonates `agent`, the
-    /// ServiceAccount of the agents as a user name.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub async fn start_on(client: Client, agent: &str, options: Options) -> Result<Self, StartError> {
-        Self::start_with(Connection::remote(&client, agent), client, options).await
-    }
-
-    async fn start_with(connection: Connection, client: Client, options: Options) -> Result<Self, StartError> {
-        let clock = machines::clock(options.machines.speed)?;
-        let cluster = Cluster {
-            connection,
-            client: client.clone(),
-            clock: clock.clone(),
-            cache: RunningCache::default(),
-            options,
-        };
-        let create = move |name: &NodeName, node: &Node| cluster.create(name, node);
-        Self::start_machines(client, clock, Box::new(create)).await
-    }
-
-    /// Disk of a node. `None` for an unknown node.
-    #[must_use]
-    pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
-        self.of(node).map(|host| host.disk.clone())
-    }
-
-    /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node.
-    #[must_use]
-    pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
-        self.of(node).map(|host| host.kubelet_restarts())
-    }
-
-    /// Sends a GET request for a path to the kubelet of a node.
-    #[must_use]
-    pub fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {
-        self.of(node).map_or_else(unreachable, |host| host.answer(path))
-    }
+async fn start_with(connection: Connection, client: Client, options: Options) -> Result<Machines, StartError> {
+    let clock = machines::clock(options.machines.speed)?;
+    let cluster =
+        Cluster { connection, client: client.clone(), clock: clock.clone(), cache: RunningCache::default(), options };
+    Machines::start(client, clock, Box::new(move |name, node| cluster.create(name, node))).await
 }
 
 /// What the nodes share.
@@ -113,7 +83,7 @@ struct Cluster {
 
 impl Cluster {
     /// Creates a host, and the work of its agent and its kubelet.
-    fn create(&self, name: &NodeName, node: &Node) -> (Arc<SimHost>, BoxFuture<'static, ()>) {
+    fn create(&self, name: &NodeName, node: &Node) -> (Arc<dyn Machine>, BoxFuture<'static, ()>) {
         let seed = seed_of(self.options.machines.seed, name);
         let spec = HostSpec::of(&node.metadata.annotations);
         let version = KubeletVersion::parse(&node.status.node_info.kubelet_version);

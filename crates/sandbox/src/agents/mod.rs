@@ -2,16 +2,15 @@
 //! in-memory disk, and a simulated kubelet.
 //!
 //! `process` is the kubelet with its service manager, without IO; `host` is the machine of both, and `host_client`
-//! connects it to the API server. [`handle`] runs the nodes. The agent receives all information through the interfaces
+//! connects it to the API server. `handle` runs the nodes. The agent receives all information through the interfaces
 //! that it has on a real host.
 
-pub mod handle;
-
+mod handle;
 mod host;
 mod host_client;
 mod process;
 
-pub use handle::{Agents, Options};
+pub use handle::{Options, start, start_on};
 
 #[cfg(test)]
 mod join_tests;

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::api::{ProxyResult, ServerProfile};
 use crate::kubelets::Fault;
 use crate::nodes::NodeSpec;
-use crate::simulated::SimulatedNodes;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
@@ -86,8 +85,7 @@ impl TestCluster {
 
     /// Configuration that the kubelet of a node runs.
     fn runs(&self, node: &str) -> Value {
-        let SimulatedNodes::Agents(agents) = self.embedded.nodes() else { panic!("the nodes have agents") };
-        match agents.get_from_kubelet(&name(node), "/configz") {
+        match self.embedded.api().proxy_get(node, "/configz") {
             ProxyResult::Response { body, .. } => serde_json::from_str::<Value>(&body).unwrap()["kubeletconfig"].take(),
             ProxyResult::Unreachable(_) => Value::Null,
         }
@@ -265,8 +263,8 @@ async fn another_program_rewrites_the_file_of_a_new_configuration_once() {
     cluster.config("a", "maxPods: 60");
     cluster.assign("n1", Some("a")).await;
     cluster.until("rewritten", |cluster| cluster.runs("n1")["containerLogMaxFiles"] == 4).await;
-    let SimulatedNodes::Agents(agents) = cluster.embedded.nodes() else { panic!("the nodes have agents") };
-    assert_eq!(agents.kubelet_restarts(&name("n1")), Some(2), "by the agent, and by the other program");
+    let restarts = cluster.embedded.nodes().kubelet_restarts(&name("n1"));
+    assert_eq!(restarts, Some(2), "by the agent, and by the other program");
     cluster.embedded.stop(None).await;
 }
 

@@ -1,4 +1,4 @@
-//! Public handle of the simulated kubelets without agents.
+//! Start of the simulated kubelets without agents.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,8 @@ use super::machine::{Loaded, SimKubelet, supports_dynamic_config};
 use super::report::KubeletWrite;
 use crate::api::ProxyResult;
 use crate::machines::{
-    self, ConfigMap, Machine, Machines, Node, Options, StartError, run_kubelet, seed_of, unreachable,
+    self, ConfigMap, ConfigMapChange, Machine, Machines, NoPart, Node, Options, StartError, run_kubelet, seed_of,
+    unreachable,
 };
 use crate::running::{Inputs, Running, RunningCache, minor_of};
 use crate::watch::{self as watched, Change, Object};
@@ -25,41 +26,32 @@ use nodecfg_contract::{ConfigMapSource, error_text};
 /// Path of the ConfigMaps of all namespaces.
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-/// Running simulated kubelets without agents, which stop when dropped.
-pub type Kubelets = Machines<KubeletMachine>;
-
-impl Kubelets {
-    /// Starts a kubelet for every current and later Node.
-    ///
-    /// # Errors
-    /// Fails for an invalid speed, or if Nodes or ConfigMaps cannot be listed.
-    pub async fn start(client: Client, options: Options) -> Result<Self, StartError> {
-        let clock = machines::clock(options.speed)?;
-        let listed = watched::list::<Object<NoPart, NoPart>>(&client, CONFIG_MAPS).await;
-        let failed = |source| StartError::List { what: "ConfigMaps", source: Box::new(source) };
-        let (_, version) = listed.map_err(failed)?;
-        let (cache, of_machines, follower) = (RunningCache::default(), clock.clone(), client.clone());
-        let create = move |name: &NodeName, node: &Node| {
-            let machine = Arc::new(KubeletMachine::new(name, node, &options, &of_machines, &cache));
-            let (running, client) = (Arc::clone(&machine), client.clone());
-            let (name, uid, events) = (name.clone(), node.metadata.uid.clone(), options.events);
-            let work = async move { run_kubelet(&*running, &client, &name, &uid, events).await };
-            (machine, work.boxed())
-        };
-        let mut machines = Self::start_machines(follower.clone(), clock, Box::new(create)).await?;
-        machines.follow(follower, CONFIG_MAPS, version, |running, change| {
-            running.all().iter().for_each(|machine| machine.config_map_changed(&change));
-        });
-        Ok(machines)
-    }
+/// Starts a kubelet for every current and later Node.
+///
+/// # Errors
+/// Fails for an invalid speed, or if Nodes or ConfigMaps cannot be listed.
+pub async fn start(client: Client, options: Options) -> Result<Machines, StartError> {
+    let clock = machines::clock(options.speed)?;
+    let listed = watched::list::<Object<NoPart, NoPart>>(&client, CONFIG_MAPS).await;
+    let failed = |source| StartError::List { what: "ConfigMaps", source: Box::new(source) };
+    let (_, version) = listed.map_err(failed)?;
+    let (cache, of_machines, follower) = (RunningCache::default(), clock.clone(), client.clone());
+    let create = move |name: &NodeName, node: &Node| {
+        let machine = Arc::new(KubeletMachine::new(name, node, &options, &of_machines, &cache));
+        let (running, client) = (Arc::clone(&machine), client.clone());
+        let (name, uid, events) = (name.clone(), node.metadata.uid.clone(), options.events);
+        let work = async move { run_kubelet(&*running, &client, &name, &uid, events).await };
+        (machine as Arc<dyn Machine>, work.boxed())
+    };
+    let mut machines = Machines::start(follower.clone(), clock, Box::new(create)).await?;
+    machines.follow(follower, CONFIG_MAPS, version, |running, change| {
+        running.all().iter().for_each(|machine| machine.config_map_changed(&change));
+    });
+    Ok(machines)
 }
 
-/// Spec or status that is not read.
-#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
-struct NoPart {}
-
 /// Machine whose kubelet follows `configSource`, if its version supports that.
-pub struct KubeletMachine {
+struct KubeletMachine {
     host: HostSpec,
     minor: Minor,
     cache: RunningCache,
@@ -102,18 +94,6 @@ impl KubeletMachine {
     fn change(&self, change: impl FnOnce(&mut SimKubelet, Timestamp)) {
         change(&mut self.lock(), self.clock.now());
         self.changed.send_replace(());
-    }
-
-    fn config_map_changed(&self, change: &Change<Object<NoPart, NoPart>>) {
-        let concerns = match change {
-            Change::Relist(..) => true,
-            Change::Applied(map) | Change::Deleted(map) => {
-                self.lock().follows(&map.metadata.namespace, &map.metadata.name)
-            }
-        };
-        if concerns {
-            self.change(SimKubelet::config_map_changed);
-        }
     }
 }
 
@@ -158,6 +138,18 @@ impl Machine for KubeletMachine {
     fn node_changed(&self, node: &Node) {
         let source = node.spec.config_source.as_ref().and_then(|source| source.config_map.clone());
         self.change(|kubelet, now| kubelet.assign(source, now));
+    }
+
+    fn config_map_changed(&self, change: &ConfigMapChange) {
+        let concerns = match change {
+            Change::Relist(..) => true,
+            Change::Applied(map) | Change::Deleted(map) => {
+                self.lock().follows(&map.metadata.namespace, &map.metadata.name)
+            }
+        };
+        if concerns {
+            self.change(SimKubelet::config_map_changed);
+        }
     }
 
     fn download(&self) -> Option<Arc<ConfigMapSource>> {

@@ -16,7 +16,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Fault, InjectError, Kubelets, Options, StartError};
+use super::{Fault, start};
+use crate::machines::{InjectError, Options, StartError};
 use nodecfg_contract::names::NodeName;
 
 const GOOD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\n";
@@ -276,7 +277,7 @@ async fn kubelets_share_one_watch() {
     let server = Server::new();
     server.create_nodes(100, "v1.21.1");
     server.create_config_map("a", GOOD);
-    let kubelets = Kubelets::start(server.client(), fast()).await.unwrap();
+    let kubelets = start(server.client(), fast()).await.unwrap();
     for number in 0..100 {
         server.assign(&format!("n{number}"), "a");
     }
@@ -297,7 +298,7 @@ async fn kubelets_share_one_watch() {
 async fn config_map_changes_and_deletions_reach_kubelets() {
     let server = Server::new();
     server.create_nodes(3, "v1.21.1");
-    let _kubelets = Kubelets::start(server.client(), fast()).await.unwrap();
+    let _kubelets = start(server.client(), fast()).await.unwrap();
     for node in ["n0", "n1", "n2"] {
         server.assign(node, "late");
     }
@@ -325,7 +326,7 @@ async fn recovers_from_closed_watches_expired_watches_and_failed_writes() {
     server.create_nodes(20, "v1.21.1");
     server.create_config_map("a", GOOD);
     server.create_config_map("b", GOOD);
-    let _kubelets = Kubelets::start(server.client(), fast()).await.unwrap();
+    let _kubelets = start(server.client(), fast()).await.unwrap();
     for number in 0..20 {
         server.assign(&format!("n{number}"), "a");
     }
@@ -351,7 +352,7 @@ async fn faults_change_at_run_time() {
     server.create_nodes(2, "v1.21.1");
     server.create_config_map("a", GOOD);
     let faults = ["n0=not-ready", "n2=deaf"].map(|fault| fault.parse().unwrap()).into_iter().collect();
-    let kubelets = Kubelets::start(server.client(), Options { faults, ..fast() }).await.unwrap();
+    let kubelets = start(server.client(), Options { faults, ..fast() }).await.unwrap();
     server.assign("n0", "a");
     server.assign("n1", "a");
     server.until_active("a").await;
@@ -362,6 +363,7 @@ async fn faults_change_at_run_time() {
     kubelets.inject(&name("n1"), Some(Fault::Deaf)).unwrap();
     server.until("n1 is silent", |state| ready(&state.objects[NODES]["n1"]) == Some("Unknown")).await;
     assert_eq!(kubelets.inject(&name("n2"), None), Err(InjectError::UnknownNode(name("n2"))));
+    assert_eq!(kubelets.inject(&name("n1"), Some(Fault::Dies)), Err(InjectError::WithoutAgent(name("n1"))));
     server.create_nodes(3, "v1.21.1");
     server.until("n2 appears deaf", |state| ready(&state.objects[NODES]["n2"]) == Some("Unknown")).await;
 }
@@ -371,7 +373,7 @@ async fn kubelet_without_dynamic_config_ignores_assignment() {
     let server = Server::new();
     server.create_nodes(1, "v1.24.0");
     server.create_config_map("a", GOOD);
-    let _kubelets = Kubelets::start(server.client(), fast()).await.unwrap();
+    let _kubelets = start(server.client(), fast()).await.unwrap();
     server.assign("n0", "a");
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!((active(&server.node("n0")), server.requests("PATCH /api/v1/nodes/n0/status")), (None, 0));
@@ -384,10 +386,10 @@ async fn kubelet_without_dynamic_config_ignores_assignment() {
 async fn start_fails_with_invalid_speed_or_unavailable_server() {
     let server = Server::new();
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let error = Kubelets::start(server.client(), Options { speed, ..fast() }).await.err().unwrap();
+        let error = start(server.client(), Options { speed, ..fast() }).await.err().unwrap();
         assert!(matches!(error, StartError::Speed(_)), "{error}");
     }
     server.edit(|state| state.unavailable = true);
-    let error = Kubelets::start(server.client(), fast()).await.err().unwrap();
+    let error = start(server.client(), fast()).await.err().unwrap();
     assert!(matches!(error, StartError::List { .. }), "{error}");
 }

@@ -1,17 +1,17 @@
 //! Simulated kubelets with Dynamic Kubelet Configuration. They reproduce a recorded kubelet 1.21 with
 //! `--dynamic-config-dir` (`tests/data/recordings/kubelet-1.21-dynamic-config.jsonl`).
 //!
-//! `machine` is one kubelet without IO, and [`handle`] runs kubelets against a simulated or real API server. These
+//! `machine` is one kubelet without IO, and `handle` runs kubelets against a simulated or real API server. These
 //! kubelets share only the Node with nodecfg; [`workloads`](super::workloads) simulates their pods.
 //!
 //! The kubelets of nodes with agents share the [`fault`]s with their `aftermath`, the machine of a Node ([`host_spec`]),
 //! and what kubelets write (`report`).
 
 pub mod fault;
-pub mod handle;
 pub mod host_spec;
 
 pub(super) mod aftermath;
+mod handle;
 mod machine;
 pub(super) mod report;
 
@@ -23,8 +23,6 @@ mod machine_tests;
 mod replay;
 
 pub use fault::{Fault, FaultError, FaultSpec, Faults, Setting};
-pub use handle::Kubelets;
+pub use handle::start;
 pub use host_spec::{BootedConfig, HostSpec, KUBEADM_FILE};
 pub use machine::supports_dynamic_config;
-
-pub use crate::machines::{InjectError, Options, StartError};
