@@ -12,6 +12,7 @@
 pub mod agents;
 pub mod api;
 pub mod embedded;
+mod in_process;
 pub mod kubelets;
 pub mod machines;
 pub mod nodes;

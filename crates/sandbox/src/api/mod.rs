@@ -33,12 +33,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use ::http::{HeaderMap, Request, header};
+use ::http::{HeaderMap, header};
 use axum::Router;
-use axum::body::Body;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
 pub(crate) use http::error_response;
@@ -54,6 +52,8 @@ use resource::{Resource, ResourceType};
 use status::ApiResult;
 use store::{Limits, Store, key};
 use write::{FieldValidation, WriteRequest};
+
+use crate::in_process;
 
 /// Source of the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -163,12 +163,7 @@ impl Api {
     /// Returns an in-process client that acts as `user`.
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
-        let service = self.router().into_service::<Body>().map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts.extensions.insert(user.clone());
-            Request::from_parts(parts, Body::new(body))
-        });
-        kube::Client::new(service, "default")
+        in_process::client(self.router(), user)
     }
 
     /// Denies a verb on a resource (`nodes`, `nodes/status`, `*`) to all users. `watch` and `list` are separate

@@ -1,6 +1,9 @@
 //! Tests of pods: selectors, status, graceful deletion and terminating namespaces.
 
+use ::http::Request;
+use axum::body::Body;
 use futures::StreamExt;
+use tower::ServiceExt;
 
 use super::tests::{JSON, MERGE, Reply, api, send};
 use super::*;

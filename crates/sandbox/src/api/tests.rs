@@ -3,10 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use ::http::Request;
+use axum::body::Body;
 use futures::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use tower::ServiceExt;
 
 use super::*;
 

@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::wire::ResetConnection;
+use crate::in_process::ResetConnection;
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);

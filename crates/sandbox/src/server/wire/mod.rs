@@ -8,9 +8,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use tower::ServiceExt;
 
 use crate::api::{Api, User};
+use crate::in_process::{self, ConnectionReset, ResetConnection};
 
 mod fault;
 mod log;
@@ -24,16 +24,6 @@ pub use request::ApiRequest;
 
 #[cfg(test)]
 mod tests;
-
-/// Response extension that makes the connection's owner reset the connection instead of sending the response.
-/// [`serve`](super::serve::serve) applies it; for in-process clients, see [`Wire::service`].
-#[derive(Debug, Clone, Copy)]
-pub struct ResetConnection;
-
-/// Error of an in-process client in place of a connection reset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("connection reset by peer")]
-pub struct ConnectionReset;
 
 /// Request log and faults of one server; clones share both.
 #[derive(Debug, Clone, Default)]
@@ -57,36 +47,10 @@ impl Wire {
         Router::new().fallback_service(router).layer(middleware::from_fn_with_state(self.clone(), log_and_inject))
     }
 
-    /// Wraps a router for in-process clients, which receive an error in place of a reset.
-    pub fn service(
-        &self,
-        router: Router,
-    ) -> impl tower::Service<Request<Body>, Response = Response, Error = ConnectionReset, Future: Send>
-    + Clone
-    + Send
-    + 'static {
-        let router = self.wrap(router);
-        tower::service_fn(move |request: Request<Body>| {
-            let router = router.clone();
-            async move {
-                let Ok(response) = router.oneshot(request).await;
-                match response.extensions().get::<ResetConnection>() {
-                    Some(_) => Err(ConnectionReset),
-                    None => Ok(response),
-                }
-            }
-        })
-    }
-
     /// Creates an in-process client of `user` behind this log and these faults. Needs a Tokio runtime.
     #[must_use]
     pub fn client(&self, api: &Api, user: User) -> kube::Client {
-        let service = self.service(api.router()).map_request(move |request: http::Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts.extensions.insert(user.clone());
-            Request::from_parts(parts, Body::new(body))
-        });
-        kube::Client::new(service, "default")
+        in_process::client(self.wrap(api.router()), user)
     }
 }
 

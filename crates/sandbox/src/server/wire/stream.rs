@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
 use http::header::CONTENT_LENGTH;
 
-use super::{ConnectionReset, refusal};
+use super::refusal;
+use crate::in_process::ConnectionReset;
 
 /// Fails the body after `after` bytes, or at the end of a shorter body.
 pub(super) fn cut(response: Response, after: usize) -> Response {
