@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
 use nodecfg_sandbox::api::{Api, ServerProfile};
+use nodecfg_sandbox::machines::Options;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
 
@@ -43,9 +44,11 @@ async fn cluster(figures: &mut Figures, size: usize) {
     let options = EmbeddedOptions {
         profile: ServerProfile::V1_36,
         images: 0,
-        events: false,
         // A short trial, because only the time before the trial is measured.
-        agents: Settings { trial_period: Duration::from_secs(1), ..Settings::default() },
+        nodes: Options {
+            agents: Settings { trial_period: Duration::from_secs(1), ..Settings::default() },
+            ..Options::default()
+        },
         ..EmbeddedOptions::default()
     };
     let specs = nodes::generic(size, &[], "v1.36.2").unwrap();

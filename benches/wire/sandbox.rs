@@ -14,7 +14,7 @@ use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::ApiRequest;
 use nodecfg_sandbox::workloads::WorkloadSpec;
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, machines, nodes};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -78,7 +78,7 @@ impl ServedSandbox {
             profile,
             installed: false,
             images: size.images,
-            speed: size.kubelets.unwrap_or(IDLE),
+            nodes: machines::Options { speed: size.kubelets.unwrap_or(IDLE), ..machines::Options::default() },
             workloads,
             ..EmbeddedOptions::default()
         };

@@ -13,8 +13,9 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::Desired;
 pub(super) use nodecfg_sandbox::Embedded;
 use nodecfg_sandbox::api::ServerProfile;
+use nodecfg_sandbox::kubelets::FaultSpec;
 use nodecfg_sandbox::kubelets::fault::KINDS;
-use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
+use nodecfg_sandbox::machines::Options;
 use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::workloads::fault::POD_FAULTS;
 use nodecfg_sandbox::workloads::spec::MAX_PODS;
@@ -90,9 +91,12 @@ impl SimulationArgs {
         EmbeddedOptions {
             workloads: (workloads != WorkloadSpec::default()).then_some(workloads),
             profile,
-            seed: self.seed,
-            speed: self.speed,
-            faults: self.fault.iter().cloned().collect::<Faults>(),
+            nodes: Options {
+                seed: self.seed,
+                speed: self.speed,
+                faults: self.fault.iter().cloned().collect(),
+                ..Options::default()
+            },
             ..EmbeddedOptions::default()
         }
     }
@@ -292,8 +296,9 @@ impl SandboxArgs {
         let per_pool = usize::try_from(self.sandbox_nodes.get()).unwrap_or(usize::MAX);
         let requested = self.sandbox_version.map(Version::profile);
         let (profile, specs) = matching_nodes(&loaded.desired, per_pool, requested, terminal)?;
+        let mut options = self.simulation.options(profile, specs.len());
         // Logs of agents are not part of the output of this command.
-        let options = EmbeddedOptions { log_agents: false, ..self.simulation.options(profile, specs.len()) };
+        options.nodes.log_agents = false;
         Ok(Some(Embedded::start(options, specs).await?))
     }
 }

@@ -13,7 +13,7 @@ use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::Wire;
 use nodecfg_sandbox::workloads::{Application, Budget, DaemonSet, PodFault, WorkloadSpec};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, machines, nodes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "sandbox-token";
@@ -78,7 +78,7 @@ impl Sandbox {
             let options = EmbeddedOptions {
                 profile,
                 installed: false,
-                speed: 100.0,
+                nodes: machines::Options { speed: 100.0, ..machines::Options::default() },
                 images: 0,
                 workloads: Some(workloads),
                 ..EmbeddedOptions::default()

@@ -21,11 +21,10 @@ use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, ConfigStatus, nodeconfig};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
-use nodecfg_sandbox::machines;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{ApiRequest, Wire};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, kubelets, nodes};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, kubelets, machines, nodes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-user";
@@ -329,11 +328,14 @@ impl Workspace {
     async fn with(profile: ServerProfile, rules: Vec<Rule>) -> Self {
         let options = EmbeddedOptions {
             profile,
-            speed: 100.0,
+            nodes: machines::Options {
+                speed: 100.0,
+                // A long real time, so that a busy machine makes no kubelet unhealthy.
+                agents: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
+                log_agents: false,
+                ..machines::Options::default()
+            },
             images: 0,
-            // A long real time, so that a busy machine makes no kubelet unhealthy.
-            agents: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
-            log_agents: false,
             ..EmbeddedOptions::default()
         };
         let mut specs = nodes::generic(2, &[PoolName::new("general").unwrap()], profile.git_version()).unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::agents;
 use super::api::{Api, ApiOptions, ServerProfile, User};
-use super::kubelets::{self, Fault, Faults};
+use super::kubelets::{self, Fault};
 use super::machines::{Machines, Options, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
 use super::running::CONFIG_DIR;
@@ -16,8 +16,6 @@ use super::server::kubeconfig::{Kubeconfig, SaveError};
 use super::server::serve::{self, ServeError, Serving};
 use super::server::wire::Wire;
 use super::workloads::{WorkloadSpec, Workloads};
-use nodecfg_agent::api::PointerPlace;
-use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::installation::AGENT_NAMESPACE;
 use nodecfg_contract::names::NamespaceName;
@@ -35,43 +33,19 @@ const NAMESPACE: &str = "nodecfg-system";
 pub struct EmbeddedOptions {
     /// API server version to reproduce.
     pub profile: ServerProfile,
-    /// Seed of all random values.
-    pub seed: u64,
-    /// Speed of simulated time; 1 is real time.
-    pub speed: f64,
-    /// Faults of the nodes.
-    pub faults: Faults,
-    /// True if kubelets emit Events.
-    pub events: bool,
+    /// Options of the nodes. The seed is that of all random values.
+    pub nodes: Options,
     /// Container images that each Node lists. They account for most of a real Node's size.
     pub images: usize,
     /// Installs the objects of `nodecfg install` and runs an agent on each node. Applies to version 1.36 only.
     pub installed: bool,
-    /// Settings of the agents; durations are in simulated time.
-    pub agents: Settings,
-    /// Fleet that new nodes join, and the namespace of its pool pointers.
-    pub join: Option<PointerPlace>,
-    /// Forwards the agents' log to this process's log.
-    pub log_agents: bool,
     /// Pods and the components that move them. Without them, no pod exists, and created pods do not start.
     pub workloads: Option<WorkloadSpec>,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self {
-            profile: ServerProfile::V1_21,
-            seed: 0,
-            speed: 1.0,
-            faults: Faults::default(),
-            events: true,
-            images: 10,
-            installed: true,
-            agents: Settings::default(),
-            join: None,
-            log_agents: true,
-            workloads: None,
-        }
+        Self { profile: ServerProfile::V1_21, nodes: Options::default(), images: 10, installed: true, workloads: None }
     }
 }
 
@@ -149,42 +123,39 @@ impl Embedded {
     /// or the workloads fail.
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
         let of_pods = options.workloads.iter().flat_map(|workloads| &workloads.faults).map(|fault| &fault.node);
-        let named = options.faults.nodes().chain(of_pods);
+        let named = options.nodes.faults.nodes().chain(of_pods);
         if let Some(unknown) = named.into_iter().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
         }
         let agents = options.profile == ServerProfile::V1_36 && options.installed;
-        if let Some(fault) = options.faults.all().find(|fault| !agents && fault.needs_agent()) {
+        if let Some(fault) = options.nodes.faults.all().find(|fault| !agents && fault.needs_agent()) {
             return Err(SandboxError::NeedsAgent(fault.clone()));
         }
-        let mut random = fastrand::Rng::with_seed(options.seed);
+        let mut random = fastrand::Rng::with_seed(options.nodes.seed);
         let token: String = std::iter::repeat_with(|| random.alphanumeric()).take(32).collect();
         let api = Api::new(ApiOptions {
             profile: options.profile,
-            seed: options.seed,
+            seed: options.nodes.seed,
             tokens: BTreeMap::from([(token.clone(), User::admin("sandbox"))]),
             ..ApiOptions::default()
         });
         let client = api.client();
-        let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
+        let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.nodes.faults)).collect();
         let drop_ins = specs.iter().any(|spec| spec.host.writes_drop_in);
         nodes::create(&client, specs, nodecfg_clock::now(), options.images).await?;
         if agents {
-            install_into(&api, options.join.is_some(), drop_ins)?;
+            install_into(&api, options.nodes.join.is_some(), drop_ins)?;
         }
-        let machines =
-            Options { speed: options.speed, seed: options.seed, faults: options.faults, events: options.events };
-        let nodes = if agents {
-            let (settings, join, silent) = (options.agents, options.join, !options.log_agents);
-            agents::start(&api, agents::Options { machines, settings, join, silent }).await?
-        } else {
-            kubelets::start(client, machines).await?
+        let speed = options.nodes.speed;
+        let nodes = match agents {
+            true => agents::start(&api, options.nodes).await?,
+            false => kubelets::start(client, options.nodes).await?,
         };
         api.set_node_proxy(nodes.proxy());
         let workloads = match &options.workloads {
             None => None,
             Some(spec) => {
-                let started = Workloads::start(api.client(), spec, options.speed).await;
+                let started = Workloads::start(api.client(), spec, speed).await;
                 Some(started.map_err(|error| SandboxError::Workloads(error.to_string()))?)
             }
         };

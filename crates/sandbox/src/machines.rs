@@ -18,7 +18,9 @@ use crate::api::{NodeProxy, ProxyResult};
 use crate::kubelets::report::{KubeletWrite, NODES};
 use crate::kubelets::{Fault, Faults};
 use crate::watch::{self as watched, Change, Meta, Object, Part};
+use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::disk::memory::MemoryDisk;
+use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -75,13 +77,24 @@ pub struct Options {
     pub seed: u64,
     /// Initial faults; they also apply to nodes that appear later.
     pub faults: Faults,
-    /// Emits Events of kubelets.
-    pub events: bool,
+    /// Settings of the agents; durations are in simulated time.
+    pub agents: Settings,
+    /// Fleet that nodes with agents join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
+    pub join: Option<PointerPlace>,
+    /// Forwards the agents' log to this process's log. On real nodes, it is in the node's log.
+    pub log_agents: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { speed: 1.0, seed: 0, faults: Faults::default(), events: true }
+        Self {
+            speed: 1.0,
+            seed: 0,
+            faults: Faults::default(),
+            agents: Settings::default(),
+            join: None,
+            log_agents: true,
+        }
     }
 }
 
@@ -160,13 +173,13 @@ fn is_temporary(error: &kube::Error) -> bool {
     }
 }
 
-/// Runs the kubelet of a machine. `events`: it emits Events.
-pub(crate) async fn run_kubelet(machine: &impl Machine, client: &Client, node: &NodeName, uid: &str, events: bool) {
+/// Runs the kubelet of a machine.
+pub(crate) async fn run_kubelet(machine: &impl Machine, client: &Client, node: &NodeName, uid: &str) {
     let mut changes = machine.changes();
     loop {
         changes.borrow_and_update();
         let (writes, wake) = machine.advance();
-        for write in writes.iter().filter(|write| events || !matches!(write, KubeletWrite::Event { .. })) {
+        for write in &writes {
             let mut attempts = 0;
             while let Err(error) = write.send(client, node.as_str(), uid, machine.clock().now()).await {
                 tracing::debug!(%node, ?write, %error, "a simulated kubelet could not write");

@@ -11,7 +11,7 @@ use nodecfg_plan::make;
 use nodecfg_rollout::End;
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::server::wire::{Fault, FaultKind, InjectedFault, Matcher};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, machines};
 use serde_json::{Value, json};
 
 use super::tests::{MODE, rollout};
@@ -33,7 +33,11 @@ impl Cluster {
             let labels = BTreeMap::from([(POOL_LABEL.to_owned(), name[..1].to_owned())]);
             NodeSpec::new(node_name(name), labels, "v1.21.14")
         };
-        let options = EmbeddedOptions { speed: 100.0, events: false, images: 0, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions {
+            nodes: machines::Options { speed: 100.0, ..machines::Options::default() },
+            images: 0,
+            ..EmbeddedOptions::default()
+        };
         let embedded = Embedded::start(options, nodes.iter().map(spec).collect()).await.unwrap();
         let reader = ClusterReader::new(embedded.client(), "https://sandbox", ReaderOptions::default());
         Self { embedded, reader }

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use nodecfg_contract::names::PoolName;
-use nodecfg_sandbox::nodes;
 use nodecfg_sandbox::server::serve::Serving;
-use nodecfg_sandbox::{Embedded, EmbeddedOptions};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, machines, nodes};
 use tokio::runtime::Runtime;
 
 use crate::action::github::Github;
@@ -31,7 +30,11 @@ impl Cluster {
     fn start(faults: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let faults = faults.iter().map(|fault| fault.parse().unwrap()).collect();
-        let options = EmbeddedOptions { seed: 1, speed: 100.0, images: 0, faults, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions {
+            nodes: machines::Options { seed: 1, speed: 100.0, faults, ..machines::Options::default() },
+            images: 0,
+            ..EmbeddedOptions::default()
+        };
         let specs = nodes::generic(2, &[PoolName::new("gpu").unwrap()], "v1.21.14").unwrap();
         let (embedded, serving) = runtime.block_on(async {
             let embedded = Embedded::start(options, specs).await.unwrap();

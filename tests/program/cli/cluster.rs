@@ -6,6 +6,7 @@ use std::process::Command;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_sandbox::api::User;
 use nodecfg_sandbox::kubelets::Fault;
+use nodecfg_sandbox::machines::Options;
 use nodecfg_sandbox::nodes::{self, NodeSpec};
 use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
@@ -32,11 +33,14 @@ impl Cluster {
     pub fn of(specs: Vec<NodeSpec>, faults: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let options = EmbeddedOptions {
-            seed: 1,
-            // A trial takes 15 s, so that it does not end during a test.
-            speed: 40.0,
+            nodes: Options {
+                seed: 1,
+                // A trial takes 15 s, so that it does not end during a test.
+                speed: 40.0,
+                faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
+                ..Options::default()
+            },
             images: 0,
-            faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
             ..EmbeddedOptions::default()
         };
         let home = tempfile::tempdir().unwrap();

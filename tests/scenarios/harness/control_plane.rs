@@ -125,8 +125,7 @@ impl ControlPlane {
         nodes::create(&client, specs, Timestamp::now(), 2).await.unwrap();
         let nodes = if with_agents {
             let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
-            let machines = Options { speed, faults, ..Options::default() };
-            let options = agents::Options { machines, settings: settings(large, speed), ..agents::Options::default() };
+            let options = Options { speed, faults, agents: settings(large, speed), ..Options::default() };
             let user = format!("system:serviceaccount:{NAMESPACE}:{AGENT_DAEMON_SET}");
             agents::start_on(client.clone(), &user, options).await.unwrap()
         } else {

@@ -9,6 +9,7 @@ use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::kubelets::Faults;
+use nodecfg_sandbox::machines;
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::server::serve::{Identity, Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{Entry, Fault, InjectedFault, Wire};
@@ -53,14 +54,12 @@ impl SandboxServer {
             agents.probe_interval = Duration::from_secs(5);
             agents.trial_period = Duration::from_secs(30);
         }
+        let join = joins.map(|fleet| PointerPlace { fleet, namespace });
         let options = EmbeddedOptions {
             profile,
             installed,
-            speed,
-            faults,
-            agents,
+            nodes: machines::Options { speed, faults, agents, join, ..machines::Options::default() },
             workloads,
-            join: joins.map(|fleet| PointerPlace { fleet, namespace }),
             images: 2,
             ..EmbeddedOptions::default()
         };

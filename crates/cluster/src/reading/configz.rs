@@ -93,6 +93,7 @@ mod tests {
     use crate::connection::retry::RetryPolicy;
     use crate::reading::reader::ReaderOptions;
     use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
+    use nodecfg_sandbox::machines::Options;
     use nodecfg_sandbox::nodes::generic;
     use nodecfg_sandbox::{Embedded, EmbeddedOptions, api::ServerProfile};
 
@@ -100,8 +101,7 @@ mod tests {
         let fault = FaultSpec { node: None, fault: Fault::Slow(1.0) };
         let options = EmbeddedOptions {
             profile,
-            speed: 100.0,
-            faults: [fault].into_iter().collect(),
+            nodes: Options { speed: 100.0, faults: [fault].into_iter().collect(), ..Options::default() },
             ..EmbeddedOptions::default()
         };
         let specs = generic(3, &[], profile.git_version()).unwrap();

@@ -14,9 +14,9 @@ use super::host::{AgentHost, SimHost};
 use super::host_client::{self, Connection};
 use crate::api::Api;
 use crate::kubelets::HostSpec;
-use crate::machines::{self, Machine, Machines, Node, StartError, run_kubelet, seed_of};
+use crate::machines::{self, Machine, Machines, Node, Options, StartError, run_kubelet, seed_of};
 use crate::running::RunningCache;
-use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
+use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
 use nodecfg_agent::runtime::AgentRuntime;
@@ -34,19 +34,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Delay after an agent that could not open its state, in simulated time.
 const RESTART_DELAY: Duration = Duration::from_secs(10);
-
-/// Options of the nodes with agents.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Options of the machines.
-    pub machines: machines::Options,
-    /// Settings of the agents; durations are in simulated time.
-    pub settings: Settings,
-    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
-    pub join: Option<PointerPlace>,
-    /// Discards the agents' log. Otherwise it is part of this process's log. On real nodes, it is in the node's log.
-    pub silent: bool,
-}
 
 /// Starts an agent and a kubelet for every current and later Node.
 ///
@@ -66,7 +53,7 @@ pub async fn start_on(client: Client, agent: &str, options: Options) -> Result<M
 }
 
 async fn start_with(connection: Connection, client: Client, options: Options) -> Result<Machines, StartError> {
-    let clock = machines::clock(options.machines.speed)?;
+    let clock = machines::clock(options.speed)?;
     let cluster =
         Cluster { connection, client: client.clone(), clock: clock.clone(), cache: RunningCache::default(), options };
     Machines::start(client, clock, Box::new(move |name, node| cluster.create(name, node))).await
@@ -84,10 +71,10 @@ struct Cluster {
 impl Cluster {
     /// Creates a host, and the work of its agent and its kubelet.
     fn create(&self, name: &NodeName, node: &Node) -> (Arc<dyn Machine>, BoxFuture<'static, ()>) {
-        let seed = seed_of(self.options.machines.seed, name);
+        let seed = seed_of(self.options.seed, name);
         let spec = HostSpec::of(&node.metadata.annotations);
         let version = KubeletVersion::parse(&node.status.node_info.kubelet_version);
-        let fault = self.options.machines.faults.of(name);
+        let fault = self.options.faults.of(name);
         let host = Arc::new(SimHost::new(name, spec, version, fault, &self.clock, &self.cache));
         let [first_delay, longest_delay] = [RETRY.0, RETRY.1].map(|delay| self.clock.real_duration(delay));
         let options = AgentClientOptions {
@@ -101,18 +88,18 @@ impl Cluster {
         let agent = Agent {
             host: Arc::clone(&host),
             client: AgentClient::new(client, SERVER, name.clone(), options).with_pointers(self.options.join.clone()),
-            settings: Settings { joins: self.options.join.is_some(), ..self.options.settings },
+            settings: Settings { joins: self.options.join.is_some(), ..self.options.agents },
             seed,
         };
-        let (client, uid, events) = (self.client.clone(), node.metadata.uid.clone(), self.options.machines.events);
+        let (client, uid) = (self.client.clone(), node.metadata.uid.clone());
         let span = tracing::error_span!("node", %name);
         let work = async move {
             let host = Arc::clone(&agent.host);
-            tokio::join!(agent.run(), run_kubelet(&*host, &client, &host.name, &uid, events));
+            tokio::join!(agent.run(), run_kubelet(&*host, &client, &host.name, &uid));
         };
-        let work = match self.options.silent {
-            true => work.with_subscriber(NoSubscriber::default()).boxed(),
-            false => work.instrument(span).boxed(),
+        let work = match self.options.log_agents {
+            true => work.instrument(span).boxed(),
+            false => work.with_subscriber(NoSubscriber::default()).boxed(),
         };
         (host, work)
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::ServerProfile;
 use crate::kubelets::BootedConfig;
+use crate::machines::Options;
 use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, nodes};
 use nodecfg_agent::api::PointerPlace;
@@ -32,9 +33,12 @@ async fn cluster() -> Embedded {
         PointerPlace { fleet: FleetName::new("prod").unwrap(), namespace: NamespaceName::new(NAMESPACE).unwrap() };
     let options = EmbeddedOptions {
         profile: ServerProfile::V1_36,
-        speed: 40.0,
-        agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
-        join: Some(place),
+        nodes: Options {
+            speed: 40.0,
+            agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
+            join: Some(place),
+            ..Options::default()
+        },
         ..EmbeddedOptions::default()
     };
     let embedded = Embedded::start(options, Vec::new()).await.unwrap();

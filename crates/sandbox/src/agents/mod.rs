@@ -10,7 +10,7 @@ mod host;
 mod host_client;
 mod process;
 
-pub use handle::{Options, start, start_on};
+pub use handle::{start, start_on};
 
 #[cfg(test)]
 mod join_tests;

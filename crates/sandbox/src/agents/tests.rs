@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::{ProxyResult, ServerProfile};
 use crate::kubelets::Fault;
+use crate::machines::Options;
 use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
 use nodecfg_agent::settings::Settings;
@@ -30,9 +31,12 @@ impl TestCluster {
         let specs = ["n1", "n2"].map(|node| NodeSpec::new(name(node), [].into(), "v1.36.2"));
         let options = EmbeddedOptions {
             profile: ServerProfile::V1_36,
-            speed: 40.0,
-            faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
-            agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
+            nodes: Options {
+                speed: 40.0,
+                faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
+                agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
+                ..Options::default()
+            },
             ..EmbeddedOptions::default()
         };
         Self { embedded: Embedded::start(options, specs.to_vec()).await.unwrap() }
@@ -274,7 +278,11 @@ async fn kubelet_with_a_refused_own_configuration_does_not_start() {
         let mut specs = ["n1", "n2", "n3"].map(|node| NodeSpec::new(name(node), [].into(), version));
         specs[0].host.flags = vec!["--max-pods=many".to_owned()];
         specs[1].host.file = Some("maxPods: [".to_owned());
-        let options = EmbeddedOptions { profile, speed: 40.0, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions {
+            profile,
+            nodes: Options { speed: 40.0, ..Options::default() },
+            ..EmbeddedOptions::default()
+        };
         let cluster = TestCluster { embedded: Embedded::start(options, specs.to_vec()).await.unwrap() };
         for node in ["n1", "n2"] {
             cluster.until("unknown", |cluster| cluster.ready(node) == "Unknown").await;
@@ -288,7 +296,12 @@ async fn kubelet_with_a_refused_own_configuration_does_not_start() {
 async fn agent_faults_are_refused_without_agents() {
     for (profile, installed) in [(ServerProfile::V1_21, true), (ServerProfile::V1_36, false)] {
         let faults = ["n1=disk-full".parse().unwrap()].into_iter().collect();
-        let options = EmbeddedOptions { profile, installed, faults, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions {
+            profile,
+            installed,
+            nodes: Options { faults, ..Options::default() },
+            ..EmbeddedOptions::default()
+        };
         let specs = vec![NodeSpec::new(name("n1"), [].into(), "v1.21.14")];
         assert!(matches!(Embedded::start(options, specs).await, Err(SandboxError::NeedsAgent(Fault::DiskFull))));
     }

@@ -31,7 +31,6 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
 
 use ::http::{HeaderMap, header};
 use axum::Router;
@@ -50,7 +49,7 @@ use object::{StoredObject, text};
 use request::ResourcePath;
 use resource::{Resource, ResourceType};
 use status::ApiResult;
-use store::{Limits, Store, key};
+use store::{HISTORY, Store, key};
 use write::{FieldValidation, WriteRequest};
 
 use crate::in_process;
@@ -84,12 +83,6 @@ pub struct ApiOptions {
     pub profile: ServerProfile,
     /// Seed for uids and generated names.
     pub seed: u64,
-    /// Changes kept per resource, at least 1, for watches and for consistent continuation of lists.
-    pub history: usize,
-    /// Maximum bytes of superseded states kept per resource.
-    pub history_bytes: usize,
-    /// Interval of bookmarks, for watches that request them.
-    pub bookmark_interval: Duration,
     /// Source of timestamps such as creation times.
     pub clock: Clock,
     /// Users by bearer token. Requests with an unknown token are refused; requests without a token are anonymous.
@@ -98,15 +91,7 @@ pub struct ApiOptions {
 
 impl Default for ApiOptions {
     fn default() -> Self {
-        Self {
-            profile: ServerProfile::V1_21,
-            seed: 0,
-            history: 20_000,
-            history_bytes: 64 * 1024 * 1024,
-            bookmark_interval: Duration::from_secs(60),
-            clock: Arc::new(nodecfg_clock::now),
-            tokens: BTreeMap::new(),
-        }
+        Self { profile: ServerProfile::V1_21, seed: 0, clock: Arc::new(nodecfg_clock::now), tokens: BTreeMap::new() }
     }
 }
 
@@ -132,11 +117,10 @@ impl Api {
         let registry = resource::built_ins(options.profile)
             .map(|r| ((r.group.clone(), r.version.clone(), r.plural.clone()), Arc::new(r)))
             .collect();
-        let limits = Limits { events: options.history.max(1), bytes: options.history_bytes };
         let api = Self(Arc::new(Inner {
             random: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             options,
-            store: Mutex::new(Store::new(limits)),
+            store: Mutex::new(Store::new(HISTORY)),
             registry: RwLock::new(registry),
             denials: RwLock::default(),
             node_proxy: OnceLock::new(),
@@ -240,10 +224,6 @@ impl Api {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.0.options.clock)()
-    }
-
-    pub(crate) fn bookmark_interval(&self) -> Duration {
-        self.0.options.bookmark_interval
     }
 
     /// Sets the handler of kubelet requests. Only the first call takes effect.

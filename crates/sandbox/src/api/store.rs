@@ -46,6 +46,9 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
+/// History for watches and for consistent continuation of lists.
+pub(crate) const HISTORY: Limits = Limits { events: 20_000, bytes: 64 * 1024 * 1024 };
+
 struct Collection {
     objects: BTreeMap<String, Arc<StoredObject>>,
     log: VecDeque<Event>,

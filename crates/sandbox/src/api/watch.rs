@@ -28,6 +28,8 @@ use super::view::View;
 
 /// Maximum number of events that are read and sent at once.
 const BATCH: usize = 256;
+/// Interval of bookmarks, for watches that request them.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time between the last bookmark and the end of a watch.
 const FINAL_BOOKMARK: Duration = Duration::from_secs(2);
 
@@ -119,7 +121,7 @@ impl Watch {
             object_key,
             signal,
             deadline: now + timeout,
-            next_bookmark: now + api.bookmark_interval(),
+            next_bookmark: now + BOOKMARK_INTERVAL,
             final_bookmark: (timeout > 2 * FINAL_BOOKMARK).then(|| now + timeout - FINAL_BOOKMARK),
             first: true,
             terminal_line,
@@ -265,7 +267,7 @@ impl Watch {
         if self.final_bookmark.is_some_and(|final_bookmark| now >= final_bookmark) {
             self.final_bookmark = None;
         }
-        self.next_bookmark = now + self.api.bookmark_interval();
+        self.next_bookmark = now + BOOKMARK_INTERVAL;
         self.bookmark_line(&Value::Null)
     }
 

@@ -39,8 +39,8 @@ pub async fn start(client: Client, options: Options) -> Result<Machines, StartEr
     let create = move |name: &NodeName, node: &Node| {
         let machine = Arc::new(KubeletMachine::new(name, node, &options, &of_machines, &cache));
         let (running, client) = (Arc::clone(&machine), client.clone());
-        let (name, uid, events) = (name.clone(), node.metadata.uid.clone(), options.events);
-        let work = async move { run_kubelet(&*running, &client, &name, &uid, events).await };
+        let (name, uid) = (name.clone(), node.metadata.uid.clone());
+        let work = async move { run_kubelet(&*running, &client, &name, &uid).await };
         (machine as Arc<dyn Machine>, work.boxed())
     };
     let mut machines = Machines::start(follower.clone(), clock, Box::new(create)).await?;
