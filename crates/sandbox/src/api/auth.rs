@@ -12,15 +12,6 @@ use super::status::{ApiError, ApiResult};
 /// User name of requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
-/// Access rights of a user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
-    /// Everything, as `system:masters`.
-    Admin,
-    /// Actions that at least one rule allows.
-    Rules(Vec<Rule>),
-}
-
 /// Allowed actions; `*` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -41,21 +32,23 @@ pub struct Rule {
 pub struct User {
     /// User name, which authorization errors quote.
     pub name: String,
-    /// Access rights.
-    pub access: Access,
+    /// Access rights: actions that at least one rule allows.
+    pub rules: Vec<Rule>,
 }
 
 impl User {
     /// Returns a user with all rights.
     #[must_use]
     pub fn admin(name: &str) -> Self {
-        Self { name: name.to_owned(), access: Access::Admin }
+        let all = || vec!["*".to_owned()];
+        let rule = Rule { verbs: all(), groups: all(), resources: all(), namespace: None, names: Vec::new() };
+        Self::with_rules(name, vec![rule])
     }
 
     /// Returns a user with only the rights of these rules.
     #[must_use]
     pub fn with_rules(name: &str, rules: Vec<Rule>) -> Self {
-        Self { name: name.to_owned(), access: Access::Rules(rules) }
+        Self { name: name.to_owned(), rules }
     }
 
     pub(crate) fn anonymous() -> Self {
@@ -67,21 +60,6 @@ impl User {
 #[derive(Debug, Default)]
 pub(crate) struct Denials(BTreeSet<(Option<String>, String, String)>);
 
-/// Requested action.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Action<'a> {
-    /// The verb.
-    pub(crate) verb: &'a str,
-    /// API group.
-    pub(crate) group: &'a str,
-    /// Resource with its subresource.
-    pub(crate) resource: &'a str,
-    /// Namespace; empty for the whole cluster.
-    pub(crate) namespace: &'a str,
-    /// Name of the object; empty for a collection and for a create.
-    pub(crate) name: &'a str,
-}
-
 impl Denials {
     pub(crate) fn insert(&mut self, user: Option<&str>, verb: &str, resource: &str) {
         self.0.insert((user.map(str::to_owned), verb.to_owned(), resource.to_owned()));
@@ -91,40 +69,29 @@ impl Denials {
         self.0.clear();
     }
 
-    fn refuses(&self, user: &User, action: &Action<'_>) -> bool {
-        self.0.iter().any(|(who, verb, resource)| {
+    fn refuses(&self, user: &User, verb: &str, resource: &str) -> bool {
+        self.0.iter().any(|(who, denied, from)| {
             who.as_ref().is_none_or(|who| *who == user.name)
-                && (verb == "*" || verb == action.verb)
-                && (resource == "*" || resource == action.resource)
+                && ["*", verb].contains(&denied.as_str())
+                && ["*", resource].contains(&from.as_str())
         })
     }
 }
 
-/// Reports whether a user may perform an action.
-pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> bool {
-    if denials.refuses(user, action) {
-        return false;
-    }
+/// Reports whether the rules of a user allow an action on a resource.
+fn allows(user: &User, verb: &str, resource: &str, path: &ResourcePath) -> bool {
     // RBAC's ClusterRole system:basic-user grants these reviews to all authenticated users.
-    let self_review = action.verb == "create"
-        && matches!(
-            (action.group, action.resource),
-            ("authorization.k8s.io", "selfsubjectaccessreviews") | ("authentication.k8s.io", "selfsubjectreviews")
-        );
-    if self_review && user.name != ANONYMOUS {
-        return true;
+    if matches!((verb, resource), ("create", "selfsubjectaccessreviews" | "selfsubjectreviews")) {
+        return user.name != ANONYMOUS;
     }
     let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
-    match &user.access {
-        Access::Admin => true,
-        Access::Rules(rules) => rules.iter().any(|rule| {
-            any(&rule.verbs, action.verb)
-                && any(&rule.groups, action.group)
-                && any(&rule.resources, action.resource)
-                && rule.namespace.as_ref().is_none_or(|namespace| namespace == action.namespace)
-                && (rule.names.is_empty() || rule.names.iter().any(|name| name == action.name))
-        }),
-    }
+    user.rules.iter().any(|rule| {
+        any(&rule.verbs, verb)
+            && any(&rule.groups, &path.group)
+            && any(&rule.resources, resource)
+            && rule.namespace.as_ref().is_none_or(|namespace| *namespace == path.namespace)
+            && (rule.names.is_empty() || rule.names.contains(&path.name))
+    })
 }
 
 /// Authorizes an action on a resource.
@@ -133,8 +100,7 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
 /// 403 with the message of Kubernetes.
 pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &ResourcePath) -> ApiResult<()> {
     let resource = path.resource_text();
-    let action = Action { verb, group: &path.group, resource: &resource, namespace: &path.namespace, name: &path.name };
-    if allows(user, denials, &action) {
+    if !denials.refuses(user, verb, &resource) && allows(user, verb, &resource, path) {
         return Ok(());
     }
     let place = if path.namespace.is_empty() {
@@ -157,8 +123,8 @@ pub(crate) fn authorize_path(user: &User, verb: &str, path: &str) -> ApiResult<(
     Err(ApiError::forbidden_path(&format!("User {:?} cannot {verb} path {path:?}", user.name)))
 }
 
-/// Answers a SelfSubjectAccessReview of a user.
-pub(crate) fn access_review(api: &Api, user: &User, mut review: Value) -> Value {
+/// Answers a SelfSubjectAccessReview or a SelfSubjectReview of a user.
+pub(crate) fn review(api: &Api, user: &User, mut review: Value) -> Value {
     let attribute = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
     let path = ResourcePath {
         group: attribute("group"),
@@ -168,17 +134,12 @@ pub(crate) fn access_review(api: &Api, user: &User, mut review: Value) -> Value 
         name: attribute("name"),
         subresource: attribute("subresource"),
     };
-    let allowed = match review.pointer("/spec/nonResourceAttributes") {
-        Some(_) => user.name != ANONYMOUS,
-        None => api.authorize(user, &attribute("verb"), &path).is_ok(),
+    let status = match review.get("spec") {
+        None => json!({"userInfo": {"username": user.name, "groups": ["system:authenticated"]}}),
+        Some(spec) if spec.get("nonResourceAttributes").is_some() => json!({"allowed": user.name != ANONYMOUS}),
+        Some(_) => json!({"allowed": api.authorize(user, &attribute("verb"), &path).is_ok()}),
     };
-    set_field(&mut review, "status", json!({"allowed": allowed}));
-    review
-}
-
-/// Answers a SelfSubjectReview of a user.
-pub(crate) fn self_review(user: &User, mut review: Value) -> Value {
-    set_field(&mut review, "status", json!({"userInfo": {"username": user.name, "groups": ["system:authenticated"]}}));
+    set_field(&mut review, "status", status);
     review
 }
 

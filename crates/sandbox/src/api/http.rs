@@ -120,8 +120,8 @@ impl ResourceRequest<'_> {
         let format = request::accepted(&self.parts.headers)?;
         let body = read_body(body).await?;
         match verb {
-            "create" if resource.resource_type == ResourceType::AccessReview => {
-                let review = auth::access_review(self.api, self.user, self.decode(&body)?);
+            "create" if resource.resource_type == ResourceType::Review => {
+                let review = auth::review(self.api, self.user, self.decode(&body)?);
                 Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
             "create" if self.path.subresource == "eviction" => {
@@ -130,10 +130,6 @@ impl ResourceRequest<'_> {
                 let (namespace, name) = (&self.path.namespace, &self.path.name);
                 let answer = eviction::evict(self.api, &resource, namespace, name, &eviction, dry_run)?;
                 Ok(respond_json(StatusCode::CREATED, answer.to_string()))
-            }
-            "create" if resource.resource_type == ResourceType::SelfReview => {
-                let review = auth::self_review(self.user, self.decode(&body)?);
-                Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
             "delete" => {
                 let options = delete::DeleteOptions::read(&body, &query)?;

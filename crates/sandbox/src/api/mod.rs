@@ -37,7 +37,7 @@ use axum::Router;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use auth::{Access, Rule, User};
+pub use auth::{Rule, User};
 pub(crate) use http::error_response;
 pub(crate) use object::time_text;
 pub use request::ResponseFormat;

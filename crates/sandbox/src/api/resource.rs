@@ -22,10 +22,8 @@ pub(crate) enum ResourceType {
     Lease,
     /// CustomResourceDefinition.
     Definition,
-    /// SelfSubjectAccessReview.
-    AccessReview,
-    /// SelfSubjectReview.
-    SelfReview,
+    /// SelfSubjectAccessReview or SelfSubjectReview.
+    Review,
     /// core/v1 Pod.
     Pod,
     /// policy/v1 PodDisruptionBudget.
@@ -95,7 +93,7 @@ impl Resource {
     /// Returns the verbs that the resource supports.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self.resource_type {
-            ResourceType::AccessReview | ResourceType::SelfReview => &["create"],
+            ResourceType::Review => &["create"],
             _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         }
     }
@@ -172,8 +170,8 @@ const BUILT_IN: &[BuiltIn] = {
             .with_status(),
         built_in(T::StoredOnly, "apps", "daemonsets", "DaemonSet", &["ds"]).namespaced(),
         built_in(T::StoredOnly, "apps", REPLICA_SETS, "ReplicaSet", &["rs"]).namespaced().with_status(),
-        built_in(T::SelfReview, "authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", &[]),
-        built_in(T::AccessReview, "authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[]),
+        built_in(T::Review, "authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", &[]),
+        built_in(T::Review, "authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[]),
         built_in(T::StoredOnly, "batch", "cronjobs", "CronJob", &["cj"]).namespaced(),
         built_in(T::Lease, "coordination.k8s.io", "leases", "Lease", &[]).namespaced(),
         built_in(T::PodDisruptionBudget, "policy", BUDGETS, "PodDisruptionBudget", &["pdb"]).namespaced().with_status(),

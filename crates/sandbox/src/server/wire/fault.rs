@@ -4,21 +4,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 use super::request::ApiRequest;
 
 /// Matches requests for a fault. A request must match every set field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matcher {
-    /// HTTP method.
-    pub method: Option<Method>,
     /// API verb, as in [`ApiRequest::verb`].
     pub verb: Option<String>,
     /// Resource, with its subresource after a slash: `nodes`, `nodes/status`.
     pub resource: Option<String>,
-    /// Substring of the path.
-    pub path_contains: Option<String>,
     /// Whether the request is a dry run.
     pub dry_run: Option<bool>,
 }
@@ -37,19 +33,11 @@ impl Matcher {
         Self { verb, resource, dry_run: Some(false), ..Self::default() }
     }
 
-    /// Matches paths that contain `part`.
-    #[must_use]
-    pub fn path(part: &str) -> Self {
-        Self { path_contains: Some(part.to_owned()), ..Self::default() }
-    }
-
     /// Reports whether a request matches.
     #[must_use]
     pub fn matches(&self, request: &ApiRequest) -> bool {
-        self.method.as_ref().is_none_or(|method| *method == request.method)
-            && self.verb.as_ref().is_none_or(|verb| verb == request.verb)
+        self.verb.as_ref().is_none_or(|verb| verb == request.verb)
             && self.resource.as_ref().is_none_or(|resource| *resource == request.resource)
-            && self.path_contains.as_ref().is_none_or(|part| request.path.contains(part.as_str()))
             && self.dry_run.is_none_or(|dry_run| dry_run == request.dry_run)
     }
 }

@@ -25,12 +25,9 @@ pub struct Entry {
 impl fmt::Display for Entry {
     /// Writes `GET /api/v1/nodes?limit=250 200`, the format of access logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ApiRequest { method, path, query, .. } = &self.request;
-        let mark = if query.is_empty() { "" } else { "?" };
-        write!(f, "{method} {path}{mark}{query} ")?;
         match self.status {
-            Some(status) => write!(f, "{}", status.as_u16()),
-            None => f.write_str("(connection reset)"),
+            Some(status) => write!(f, "{} {}", self.request, status.as_u16()),
+            None => write!(f, "{} (connection reset)", self.request),
         }
     }
 }

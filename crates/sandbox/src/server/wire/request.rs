@@ -18,8 +18,6 @@ pub struct ApiRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other`. A request without
     /// a resource is `get`.
     pub verb: &'static str,
-    /// API group; empty for core and without a resource.
-    pub group: String,
     /// Resource, with its subresource after a slash: `nodes`, `nodes/status`. Empty for discovery and similar
     /// requests.
     pub resource: String,
@@ -48,7 +46,6 @@ impl ApiRequest {
             query: uri.query().unwrap_or_default().to_owned(),
             verb,
             resource: target.resource_text(),
-            group: target.group,
             // Namespaces themselves are cluster-scoped.
             namespace: if target.resource == "namespaces" { String::new() } else { target.namespace },
             name: target.name,
@@ -91,35 +88,27 @@ mod tests {
     #[test]
     fn parses_verbs_and_resources() {
         let cases = [
-            (Method::GET, "/api/v1/nodes?limit=500", "list", "", "nodes", "", ""),
-            (Method::GET, "/api/v1/nodes?watch=true&resourceVersion=4", "watch", "", "nodes", "", ""),
-            (Method::GET, "/api/v1/nodes?watch=false", "list", "", "nodes", "", ""),
-            (Method::GET, "/api/v1/nodes/n1", "get", "", "nodes", "", "n1"),
-            (Method::PATCH, "/api/v1/nodes/n1/status", "patch", "", "nodes/status", "", "n1"),
-            (Method::POST, "/api/v1/namespaces/a/configmaps", "create", "", "configmaps", "a", ""),
-            (Method::DELETE, "/api/v1/namespaces/a/configmaps", "deletecollection", "", "configmaps", "a", ""),
-            (Method::DELETE, "/api/v1/namespaces/a/configmaps/c", "delete", "", "configmaps", "a", "c"),
-            (Method::GET, "/api/v1/namespaces/a", "get", "", "namespaces", "", "a"),
-            (Method::PUT, "/api/v1/namespaces/a/status", "update", "", "namespaces/status", "", "a"),
-            (
-                Method::PUT,
-                "/apis/coordination.k8s.io/v1/namespaces/a/leases/l",
-                "update",
-                "coordination.k8s.io",
-                "leases",
-                "a",
-                "l",
-            ),
-            (Method::GET, "/apis/nodecfg.dev/v1alpha1/nodeconfigs", "list", "nodecfg.dev", "nodeconfigs", "", ""),
-            (Method::GET, "/version", "get", "", "", "", ""),
-            (Method::GET, "/apis/nodecfg.dev", "get", "", "", "", ""),
-            (Method::GET, "/api/v1", "get", "", "", "", ""),
+            (Method::GET, "/api/v1/nodes?limit=500", "list", "nodes", "", ""),
+            (Method::GET, "/api/v1/nodes?watch=true&resourceVersion=4", "watch", "nodes", "", ""),
+            (Method::GET, "/api/v1/nodes?watch=false", "list", "nodes", "", ""),
+            (Method::GET, "/api/v1/nodes/n1", "get", "nodes", "", "n1"),
+            (Method::PATCH, "/api/v1/nodes/n1/status", "patch", "nodes/status", "", "n1"),
+            (Method::POST, "/api/v1/namespaces/a/configmaps", "create", "configmaps", "a", ""),
+            (Method::DELETE, "/api/v1/namespaces/a/configmaps", "deletecollection", "configmaps", "a", ""),
+            (Method::DELETE, "/api/v1/namespaces/a/configmaps/c", "delete", "configmaps", "a", "c"),
+            (Method::GET, "/api/v1/namespaces/a", "get", "namespaces", "", "a"),
+            (Method::PUT, "/api/v1/namespaces/a/status", "update", "namespaces/status", "", "a"),
+            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "update", "leases", "a", "l"),
+            (Method::GET, "/apis/nodecfg.dev/v1alpha1/nodeconfigs", "list", "nodeconfigs", "", ""),
+            (Method::GET, "/version", "get", "", "", ""),
+            (Method::GET, "/apis/nodecfg.dev", "get", "", "", ""),
+            (Method::GET, "/api/v1", "get", "", "", ""),
         ];
-        for (method, uri, verb, group, resource, namespace, name) in cases {
+        for (method, uri, verb, resource, namespace, name) in cases {
             let request = of(method, uri);
             assert_eq!(
-                (request.verb, &*request.group, &*request.resource, &*request.namespace, &*request.name),
-                (verb, group, resource, namespace, name),
+                (request.verb, &*request.resource, &*request.namespace, &*request.name),
+                (verb, resource, namespace, name),
                 "{uri}"
             );
         }

@@ -92,8 +92,8 @@ async fn faults_apply_to_matching_requests_within_limits() {
     }
     assert_eq!((seen, twice.affected()), (vec![200, 503, 503, 200, 200], 2));
 
-    let always = wire.faults.inject(Fault::always(Matcher::path("/configmaps"), kind));
-    for uri in ["/api/v1/configmaps", "/api/v1/namespaces/a/configmaps/b"] {
+    let always = wire.faults.inject(Fault::always(Matcher::on("list", "configmaps"), kind));
+    for uri in ["/api/v1/configmaps", "/api/v1/namespaces/a/configmaps"] {
         assert_eq!(send(&wire, uri).await.expect("answers").status(), 503, "{uri}");
     }
     always.remove();
