@@ -7,7 +7,7 @@ use super::Api;
 use super::object::{StoredObject, set_field, set_metadata, text, time_text};
 use super::pod;
 use super::request::{Query, dry_run};
-use super::resource::{PODS, Resource, ResourceType};
+use super::resource::{Resource, ResourceType};
 use super::status::{ApiError, ApiResult, deleted};
 use super::store::key;
 
@@ -195,7 +195,7 @@ impl Api {
     fn empty_namespace(&self, name: &str) {
         let inside = self.lock().in_namespace(name);
         for (resource, key) in inside {
-            self.remove_or_mark(&resource, &key);
+            self.delete_if_present(&resource, &key);
         }
         self.complete_namespace(name);
     }
@@ -223,29 +223,13 @@ impl Api {
         }
     }
 
-    /// Removes an object, or marks it for deletion if it has finalizers or is a pod on a node.
-    pub(crate) fn remove_or_mark(&self, resource: &str, key: &str) {
-        loop {
-            let Some(stored) = self.lock().get(resource, key) else { return };
-            if let Some(pods) = self.resource_of("", PODS).filter(|pods| pods.collection == resource) {
-                // Without preconditions, only a missing pod is an error.
-                let _ = delete(self, &pods, &stored.namespace, &stored.name, &DeleteOptions::default());
-                return;
-            }
-            let mut object = stored.value();
-            let has_finalizers =
-                object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-            if !has_finalizers {
-                return self.remove_now(resource, key);
-            }
-            if !text(&object, "/metadata/deletionTimestamp").is_empty() {
-                return;
-            }
-            set_metadata(&mut object, "deletionTimestamp", time_text(self.now()));
-            set_metadata(&mut object, "deletionGracePeriodSeconds", 0);
-            if self.lock().put(resource, key, Some(stored.revision), object).is_ok() {
-                return;
-            }
+    /// Deletes an object of a collection, if it still exists.
+    pub(crate) fn delete_if_present(&self, collection: &str, key: &str) {
+        let resource = self.resources().into_iter().find(|resource| resource.collection == collection);
+        let stored = self.lock().get(collection, key);
+        if let (Some(resource), Some(stored)) = (resource, stored) {
+            // Without preconditions, only a missing object is an error.
+            let _ = delete(self, &resource, &stored.namespace, &stored.name, &DeleteOptions::default());
         }
     }
 }
@@ -267,7 +251,7 @@ pub(crate) fn collect_orphan(api: &Api, collection: &str, key: &str) {
     let object = stored.value();
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
     if owners.clone().count() > 0 && owners.clone().all(|owner| is_missing(api, owner, &stored.namespace)) {
-        api.remove_or_mark(collection, key);
+        api.delete_if_present(collection, key);
     }
 }
 

@@ -311,28 +311,22 @@ fn remove(target: &mut Value, path: &[String]) {
 
 fn conflict(conflicts: &[(String, Vec<&Path>)]) -> ApiError {
     let field = |path: &Path| format!(".{}", path.join("."));
-    let causes: Vec<Value> = conflicts
-        .iter()
-        .flat_map(|(manager, paths)| paths.iter().map(move |path| (manager, field(path))))
-        .map(|(manager, field)| {
-            json!({"reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": field})
-        })
-        .collect();
-    let message = match (causes.len(), conflicts) {
-        (1, [(manager, paths)]) => {
-            let field = paths.first().map(|path| field(path)).unwrap_or_default();
-            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
+    let message = match conflicts {
+        [(manager, paths)] if paths.len() == 1 => {
+            let fields: String = paths.iter().map(|path| field(path)).collect();
+            format!("Apply failed with 1 conflict: conflict with {manager}: {fields}")
         }
-        (count, _) => {
+        _ => {
             let of = |(manager, paths): &(String, Vec<&Path>)| {
                 let list: Vec<String> = paths.iter().map(|path| format!("- {}", field(path))).collect();
                 format!("conflicts with {manager}:\n{}", list.join("\n"))
             };
             let texts: Vec<String> = conflicts.iter().map(of).collect();
+            let count: usize = conflicts.iter().map(|(_, paths)| paths.len()).sum();
             format!("Apply failed with {count} conflicts: {}", texts.join("\n"))
         }
     };
-    ApiError::apply_conflict(message, causes)
+    ApiError::apply_conflict(message)
 }
 
 #[cfg(test)]

@@ -226,11 +226,7 @@ impl ResourceRequest<'_> {
             "" | "application/json" => {
                 serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
             }
-            "application/yaml" | "text/yaml" => std::str::from_utf8(body)
-                .map_err(|error| error.to_string())
-                .and_then(|yaml| serde_saphyr::from_str(yaml).map_err(|error| error.to_string()))
-                .map_err(ApiError::bad_request),
-            _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
+            _ => Err(ApiError::unsupported_media_type("application/json")),
         }
     }
 

@@ -25,16 +25,8 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Returns the `type` of the watch event.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-
-    fn opening(self) -> &'static [u8] {
+    /// Returns the start of the watch line, before the object.
+    pub(crate) fn opening(self) -> &'static [u8] {
         match self {
             Self::Added => b"{\"type\":\"ADDED\",\"object\":",
             Self::Modified => b"{\"type\":\"MODIFIED\",\"object\":",

@@ -76,7 +76,11 @@ pub(crate) fn strategic(target: &mut Value, body: &[u8]) -> ApiResult<()> {
     Ok(())
 }
 
-fn object(body: &[u8]) -> ApiResult<Value> {
+/// Decodes the body of a patch.
+///
+/// # Errors
+/// 400 for a body that is no object.
+pub(crate) fn object(body: &[u8]) -> ApiResult<Value> {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() => Ok(value),
         Ok(_) => Err(ApiError::bad_request("error decoding patch: the patch is not an object")),

@@ -118,10 +118,8 @@ impl ApiError {
     }
 
     /// 409 for a server-side apply that changes fields of other managers.
-    pub(crate) fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
-        let mut details = Map::new();
-        details.insert("causes".to_owned(), causes.into());
-        Self::new(409, "Conflict", message).with_details(details)
+    pub(crate) fn apply_conflict(message: String) -> Self {
+        Self::new(409, "Conflict", message).with_details(Map::new())
     }
 
     /// 422 for an invalid object, with all violations in the message.

@@ -49,7 +49,7 @@ impl View<'_> {
         if self.format == ResponseFormat::Plain {
             return stored.event(change);
         }
-        let mut line = format!("{{\"type\":\"{}\",\"object\":", change.name()).into_bytes();
+        let mut line = change.opening().to_vec();
         line.extend_from_slice(&self.object(stored, !first));
         line.extend_from_slice(b"}\n");
         line.into()

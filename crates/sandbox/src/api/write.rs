@@ -171,12 +171,8 @@ impl WriteRequest<'_> {
     }
 
     fn apply(&self, body: &[u8], force: bool) -> ApiResult<WriteResult> {
-        let decoded = std::str::from_utf8(body).map_err(|error| error.to_string()).and_then(|yaml| {
-            // Most clients send JSON, and the JSON parser is faster than the YAML parser.
-            serde_json::from_str::<Value>(yaml)
-                .or_else(|_| serde_saphyr::from_str::<Value>(yaml).map_err(|error| error.to_string()))
-        });
-        let mut config = decoded.map_err(|why| ApiError::bad_request(format!("error decoding YAML: {why}")))?;
+        // Clients send JSON, which is YAML.
+        let mut config = patch::object(body)?;
         for key in ["apiVersion", "kind"] {
             if config.get(key).is_none() {
                 return Err(ApiError::bad_request(format!("invalid object type: {key} must be set")));
