@@ -11,7 +11,7 @@ use kube::core::Request;
 use kube::core::params::GetParams;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::api::{NodeProxy, ProxyResult};
@@ -24,9 +24,6 @@ use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
-
-/// Capacity of a channel of watched changes.
-pub(crate) const BACKLOG: usize = 256;
 
 /// Parts of a Node that a machine reads.
 pub(crate) type Node = Object<NodeSpec, NodeStatus>;
@@ -276,14 +273,8 @@ impl Machines {
         version: String,
         take_over: fn(&RunningMachines, Change<Object<S, T>>),
     ) {
-        let (sender, mut changes) = mpsc::channel(BACKLOG);
         let running = Arc::clone(&self.running);
-        self.tasks.spawn(watched::follow(client, path, version, sender, |change| change));
-        self.tasks.spawn(async move {
-            while let Some(change) = changes.recv().await {
-                take_over(&running, change);
-            }
-        });
+        self.tasks.spawn(watched::follow(client, path, version, move |change| take_over(&running, change)));
     }
 
     /// Clock of the nodes.

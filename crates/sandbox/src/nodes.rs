@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::api::time_text;
 use super::kubelets::host_spec::HOST_ANNOTATION;
-use super::kubelets::report::{NODES, Ready, ready_condition};
+use super::kubelets::report::{NODES, Ready, ready_condition, send};
 use super::kubelets::{Fault, Faults, HostSpec, aftermath, supports_dynamic_config};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
@@ -224,10 +224,7 @@ pub async fn create(
 ) -> Result<(), CreateError> {
     for spec in specs {
         let body = node_object(&spec, now, images).to_string().into_bytes();
-        let created = match Request::new(NODES).create(&PostParams::default(), body) {
-            Ok(request) => client.request_text(request).await.map(|_| ()),
-            Err(error) => Err(kube::Error::BuildRequest(error)),
-        };
+        let created = send(client, Request::new(NODES).create(&PostParams::default(), body)).await;
         created.map_err(|source| CreateError { node: spec.name, source: Box::new(source) })?;
     }
     Ok(())

@@ -10,7 +10,6 @@ use kube::core::params::{ListParams, WatchParams};
 use kube::core::{Request, WatchEvent};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
 /// Requested duration of one watch, seconds; the same value that client libraries use.
 const WATCH_SECONDS: u32 = 290;
@@ -103,29 +102,20 @@ pub(crate) async fn list<K: DeserializeOwned>(client: &Client, path: &str) -> Re
     Ok((items, metadata.resource_version))
 }
 
-/// Delivers the changes of a collection after `version` until the receiver is dropped.
-pub(crate) async fn follow<S: Part, T: Part, C>(
+/// Takes over the changes of a collection after `version`. Never ends.
+pub(crate) async fn follow<S: Part, T: Part>(
     client: Client,
     path: &'static str,
     mut version: String,
-    changes: mpsc::Sender<C>,
-    wrap: fn(Change<Object<S, T>>) -> C,
+    take_over: impl Fn(Change<Object<S, T>>),
 ) {
     loop {
-        let mut ended = watch(&client, path, &mut version, &changes, wrap).await;
+        let mut ended = watch(&client, path, &mut version, &take_over).await;
         if ended.as_ref().is_err_and(expired) {
-            ended = match list(&client, path).await {
-                Ok((all, listed)) => {
-                    // A closed channel ends the task below.
-                    let _ = changes.send(wrap(Change::relist(all, &listed))).await;
-                    version = listed;
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            };
-        }
-        if changes.is_closed() {
-            return;
+            ended = list(&client, path).await.map(|(all, listed)| {
+                take_over(Change::relist(all, &listed));
+                version = listed;
+            });
         }
         if let Err(error) = ended {
             tracing::debug!(path, %error, "a watch of the sandbox failed; retrying");
@@ -134,13 +124,12 @@ pub(crate) async fn follow<S: Part, T: Part, C>(
     }
 }
 
-/// Delivers changes until the watch ends or the receiver is dropped.
-async fn watch<S: Part, T: Part, C>(
+/// Takes over changes until the watch ends.
+async fn watch<S: Part, T: Part>(
     client: &Client,
     path: &str,
     version: &mut String,
-    changes: &mpsc::Sender<C>,
-    wrap: fn(Change<Object<S, T>>) -> C,
+    take_over: impl Fn(Change<Object<S, T>>),
 ) -> Result<(), kube::Error> {
     let params = WatchParams { timeout: Some(WATCH_SECONDS), bookmarks: true, ..WatchParams::default() };
     let request = Request::new(path).watch(&params, version).map_err(kube::Error::BuildRequest)?;
@@ -158,9 +147,7 @@ async fn watch<S: Part, T: Part, C>(
         if let Change::Applied(object) | Change::Deleted(object) = &change {
             version.clone_from(&object.metadata.resource_version);
         }
-        if changes.send(wrap(change)).await.is_err() {
-            return Ok(());
-        }
+        take_over(change);
     }
     Ok(())
 }

@@ -303,7 +303,7 @@ impl Machine for SimHost {
     fn answer(&self, path: &str) -> ProxyResult {
         let now = self.clock.now();
         let mut inner = self.lock();
-        match inner.process.check_healthz(now) {
+        match inner.process.healthz(now) {
             Ok(()) => inner.process.running().answer(path, inner.process.fault()),
             Err(_) => unreachable(),
         }
@@ -382,7 +382,7 @@ impl Host for AgentHost {
     async fn healthz(&self, at: &Healthz) -> Result<(), HealthzError> {
         // Apply due work first: the kubelet's own task may be late.
         let mut inner = self.0.lock();
-        inner.process.check_healthz(self.0.clock.now())?;
+        inner.process.healthz(self.0.clock.now())?;
         let port = inner.process.running().value("healthzPort");
         if port.is_none_or(|port| *port == at.port) { Ok(()) } else { Err(HealthzError::refused()) }
     }

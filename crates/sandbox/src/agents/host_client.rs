@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderName, HeaderValue, Method, Request};
 use kube::Client;
@@ -14,6 +15,7 @@ use crate::api::{Api, Rule, User};
 use crate::kubelets::Fault;
 use crate::kubelets::report::micro_time;
 use crate::machines::Machine as _;
+use crate::server::wire::stream::lines;
 use nodecfg_contract::ContentHash;
 
 /// ServiceAccount of the agents in the sandbox.
@@ -137,26 +139,15 @@ fn until_outage(body: Body, host: Arc<SimHost>) -> Body {
 
 /// Rewrites the objects of a response. An object, a list, and each event of a watch are one line.
 fn rewritten(body: Body, rewrite: fn(&mut Value, &SimHost), host: Arc<SimHost>) -> Body {
-    let rewritten = move |line: Vec<u8>| match serde_json::from_slice::<Value>(&line) {
-        Err(_) if line.trim_ascii().is_empty() => Vec::new(),
-        Err(_) => line,
-        Ok(mut whole) => {
-            rewrite(&mut whole, &host);
-            whole.get_mut("object").into_iter().for_each(|object| rewrite(object, &host));
-            let items = whole.get_mut("items").and_then(Value::as_array_mut);
-            items.into_iter().flatten().for_each(|item| rewrite(item, &host));
-            format!("{whole}\n").into_bytes()
-        }
+    let rewritten = move |line: Bytes| {
+        let Ok(mut whole) = serde_json::from_slice::<Value>(&line) else { return line };
+        rewrite(&mut whole, &host);
+        whole.get_mut("object").into_iter().for_each(|object| rewrite(object, &host));
+        let items = whole.get_mut("items").and_then(Value::as_array_mut);
+        items.into_iter().flatten().for_each(|item| rewrite(item, &host));
+        format!("{whole}\n").into()
     };
-    let ended = futures::stream::once(async { Ok(bytes::Bytes::from_static(b"\n")) });
-    let mut rest = Vec::new();
-    Body::from_stream(body.into_data_stream().chain(ended).map(move |chunk| {
-        rest.extend_from_slice(&chunk?);
-        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let lines: Vec<u8> = rest.drain(..whole).collect();
-        let lines = lines.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec);
-        Ok::<_, axum::Error>(lines.flat_map(&rewritten).collect::<Vec<u8>>())
-    }))
+    Body::from_stream(lines(body.into_data_stream()).map(move |line| line.map(&rewritten)))
 }
 
 /// Content that a host with this fault downloads, and refuses, in place of every configuration.

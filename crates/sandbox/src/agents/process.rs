@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::Fault;
 use crate::kubelets::aftermath::GoneDevices;
-use crate::kubelets::report::{KubeletWrite, Ready};
+use crate::kubelets::report::{KubeletWrite, NODE_GRACE, Ready, flapping};
 use crate::running::Running;
 use kubelet_config::startup_error::LastError;
 use nodecfg_agent::host::ServiceReport;
@@ -27,10 +27,6 @@ const RESTART_DELAY: Duration = Duration::from_secs(10);
 const RENEWAL_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// Time after start at which the fault `dies` ends the kubelet.
 const TIME_TO_DEATH: Duration = Duration::from_secs(15);
-/// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
-const NODE_GRACE: Duration = Duration::from_secs(40);
-/// Time from the start to the first flap, and between flaps.
-const FLAP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
 /// State of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,16 +158,6 @@ impl Process {
         self.started
     }
 
-    /// Result of `/healthz` as of the last [`Self::catch_up`].
-    fn healthz(&self) -> Result<(), HealthzError> {
-        match &self.state {
-            ProcessState::Up { .. } => Ok(()),
-            ProcessState::Starting { .. } | ProcessState::Exited { .. } | ProcessState::Off => {
-                Err(HealthzError::refused())
-            }
-        }
-    }
-
     /// What the service manager knows at `now` of the process, with the last error since a time.
     pub(super) fn service_report(&mut self, since: Timestamp, now: Timestamp) -> ServiceReport<LastError> {
         self.catch_up(now);
@@ -197,9 +183,9 @@ impl Process {
     }
 
     /// Result of `/healthz` at `now`.
-    pub(super) fn check_healthz(&mut self, now: Timestamp) -> Result<(), HealthzError> {
+    pub(super) fn healthz(&mut self, now: Timestamp) -> Result<(), HealthzError> {
         self.catch_up(now);
-        self.healthz()
+        if matches!(self.state, ProcessState::Up { .. }) { Ok(()) } else { Err(HealthzError::refused()) }
     }
 
     /// Time of the last Lease renewal; `None` if the kubelet does not run. A running kubelet renews every 10 s; most
@@ -255,7 +241,7 @@ impl Process {
                 Some(*since + TIME_TO_DEATH)
             }
             ProcessState::Up { since } if self.fault == Some(Fault::Flap) && self.is_new(&self.config) => {
-                Some(*since + FLAP_INTERVAL * (flaps(*since, now) + 1))
+                Some(flapping(*since, now).1)
             }
             ProcessState::Starting { until, .. } => Some(*until),
             ProcessState::Exited { again, .. } => Some(*again),
@@ -279,9 +265,7 @@ impl Process {
         match (&self.state, &self.fault) {
             (_, Some(Fault::Deaf)) => Ready::Unknown,
             (ProcessState::Up { .. }, Some(Fault::NotReady)) if self.is_new(&self.config) => Ready::No,
-            (ProcessState::Up { since }, Some(Fault::Flap)) if self.is_new(&self.config) => {
-                if flaps(*since, now) % 2 == 0 { Ready::Yes } else { Ready::No }
-            }
+            (ProcessState::Up { since }, Some(Fault::Flap)) if self.is_new(&self.config) => flapping(*since, now).0,
             (ProcessState::Up { .. }, _) => Ready::Yes,
             _ if self.silent.is_some_and(|since| since + NODE_GRACE <= now) => Ready::Unknown,
             _ => self.ready,
@@ -292,11 +276,6 @@ impl Process {
     fn is_new(&self, config: &Running) -> bool {
         self.trusted.iter().all(|trusted| trusted.inputs != config.inputs)
     }
-}
-
-/// Number of flaps since the start.
-fn flaps(since: Timestamp, now: Timestamp) -> i32 {
-    i32::try_from(now.duration_since(since).as_secs() / FLAP_INTERVAL.as_secs()).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

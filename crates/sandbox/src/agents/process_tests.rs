@@ -71,9 +71,9 @@ impl SimHarness {
 fn restart_reports_start_to_api_server() {
     let mut sim = SimHarness::new(None);
     sim.restart("a");
-    assert!(sim.process.healthz().is_err());
+    assert!(sim.process.healthz(sim.now).is_err());
     sim.run(6);
-    assert_eq!(sim.process.healthz(), Ok(()));
+    assert_eq!(sim.process.healthz(sim.now), Ok(()));
     let heartbeat = KubeletWrite::Ready { ready: Ready::Yes, changed: false };
     assert_eq!(
         sim.writes.iter().map(|(_, write)| write.clone()).collect::<Vec<_>>(),
@@ -89,11 +89,11 @@ fn refused_configuration_is_retried() {
     sim.process.start(text("bad"), Err("invalid".to_owned()), sim.now);
     let started = sim.now;
     sim.run(7);
-    assert!(sim.process.healthz().is_err());
+    assert!(sim.process.healthz(sim.now).is_err());
     assert_eq!(sim.process.service_report(started, sim.now).last_error, LastError::in_log("Error: invalid"));
     // The service manager of the test restarts it with a valid verdict.
     sim.run(10);
-    assert_eq!(sim.process.healthz(), Ok(()));
+    assert_eq!(sim.process.healthz(sim.now), Ok(()));
 }
 
 /// A service manager counts its own restarts only, and a kubelet that was killed logs nothing.
@@ -127,11 +127,11 @@ fn no_start_fault_spares_previous_configuration() {
     let mut sim = SimHarness::new(Some(Fault::NoStart));
     sim.restart("a");
     sim.run(300);
-    assert!(sim.process.healthz().is_err());
+    assert!(sim.process.healthz(sim.now).is_err());
     assert_eq!(sim.readiness(), [(40, Ready::Unknown)]);
     sim.restart("local");
     sim.run(10);
-    assert_eq!(sim.process.healthz(), Ok(()));
+    assert_eq!(sim.process.healthz(sim.now), Ok(()));
     assert_eq!(sim.readiness().last().map(|(_, ready)| *ready), Some(Ready::Yes));
 }
 
@@ -144,7 +144,7 @@ fn dies_fault_repeats_after_each_restart() {
     assert_eq!(sim.readiness(), [], "each interruption is short");
     sim.process.set_fault(None, sim.now);
     sim.run(60);
-    assert_eq!(sim.process.healthz(), Ok(()));
+    assert_eq!(sim.process.healthz(sim.now), Ok(()));
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn slow_fault_delays_and_restart_fails_only_for_new_configuration() {
     let mut sim = SimHarness::new(Some(Fault::Slow(10.0)));
     sim.restart("a");
     sim.run(9);
-    assert!(sim.process.healthz().is_err());
+    assert!(sim.process.healthz(sim.now).is_err());
     sim.run(42);
-    assert_eq!(sim.process.healthz(), Ok(()));
+    assert_eq!(sim.process.healthz(sim.now), Ok(()));
     assert!(sim.process.command_time() >= Duration::from_secs(2));
     let sim = SimHarness::new(Some(Fault::RestartFails));
     assert!(sim.process.refuses_restart(&text("a")) && !sim.process.refuses_restart(&text("local")));

@@ -10,12 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::aftermath::GoneDevices;
 use super::fault::Fault;
-use super::report::{KubeletWrite, Ready};
+use super::report::{KubeletWrite, NODE_GRACE, Ready, flapping};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, KubeletVersion, error_text};
 
 /// Period of both loops.
@@ -24,10 +24,6 @@ const LOOP_PERIOD: Duration = Duration::from_secs(11);
 const RESTART: Duration = Duration::from_millis(5_580);
 /// Time that an assignment must run before it becomes the last known good.
 const TRIAL: Duration = Duration::from_secs(10 * 60);
-/// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
-const NODE_GRACE: Duration = Duration::from_secs(40);
-/// Time from activation to the first flap, and between flaps.
-const FLAP: SignedDuration = SignedDuration::from_secs(20);
 
 /// State of the kubelet process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,7 +262,7 @@ impl SimKubelet {
         let loops = [sync, report, self.trial_end()].map(|at| at.filter(|_| self.is_active()));
         let readiness = match self.process {
             Process::Dead(since) if self.ready != Ready::Unknown => Some(since + NODE_GRACE),
-            Process::Running if self.is_flapping() => Some(self.flaps_since + FLAP * (self.flaps(now) + 1)),
+            Process::Running if self.is_flapping() => Some(flapping(self.flaps_since, now).1),
             _ => None,
         };
         [start, readiness, self.devices.wake()].into_iter().chain(loops).flatten().min()
@@ -399,17 +395,12 @@ impl SimKubelet {
         self.fault == Some(Fault::Flap) && self.status.active.is_some()
     }
 
-    /// Number of flaps by the fault.
-    fn flaps(&self, now: Timestamp) -> i32 {
-        i32::try_from(now.duration_since(self.flaps_since).as_secs() / FLAP.as_secs()).unwrap_or(i32::MAX)
-    }
-
     fn update_readiness(&mut self, now: Timestamp) {
         let ready = match self.process {
             _ if self.fault == Some(Fault::Deaf) => Ready::Unknown,
             Process::Dead(since) if since + NODE_GRACE <= now => Ready::Unknown,
             Process::Running if self.starts_unready => Ready::No,
-            Process::Running if self.is_flapping() && self.flaps(now) % 2 == 1 => Ready::No,
+            Process::Running if self.is_flapping() => flapping(self.flaps_since, now).0,
             Process::Running => Ready::Yes,
             // A starting process reports its readiness when it runs, if it takes part.
             Process::Restarting(_) if !self.handles_config() => Ready::Yes,

@@ -1,6 +1,8 @@
 //! What kubelets write to the API server: the status of their Nodes, Leases and Events.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::Request;
 use kube::core::params::{Patch, PatchParams, PostParams};
@@ -21,6 +23,17 @@ pub enum Ready {
     No,
     /// `Unknown`, set by the node lifecycle controller for a silent kubelet.
     Unknown,
+}
+
+/// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
+pub(crate) const NODE_GRACE: Duration = Duration::from_secs(40);
+/// Time from the start to the first flap of the fault `flap`, and between flaps.
+const FLAP: SignedDuration = SignedDuration::from_secs(20);
+
+/// Readiness of a kubelet that flaps since a time, and the time of its next flap.
+pub(crate) fn flapping(since: Timestamp, now: Timestamp) -> (Ready, Timestamp) {
+    let flaps = i32::try_from(now.duration_since(since).as_secs() / FLAP.as_secs()).unwrap_or(i32::MAX - 1);
+    (if flaps % 2 == 0 { Ready::Yes } else { Ready::No }, since + FLAP * (flaps + 1))
 }
 
 /// A write of a kubelet.
@@ -75,7 +88,8 @@ impl KubeletWrite {
     }
 }
 
-pub(super) async fn send(client: &Client, request: BuiltRequest) -> Result<(), kube::Error> {
+/// Sends a request whose answer does not matter.
+pub(crate) async fn send(client: &Client, request: BuiltRequest) -> Result<(), kube::Error> {
     client.request_text(request.map_err(kube::Error::BuildRequest)?).await.map(|_| ())
 }
 

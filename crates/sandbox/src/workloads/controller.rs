@@ -22,7 +22,6 @@ use super::facts::{Container, Node, Pod, PodBudget, Set, SetStatus, UNSCHEDULABL
 use super::populate::{self, NAMESPACE, ReturningPod, controller, path};
 use super::spec::WorkloadSpec;
 use crate::api::time_text;
-use crate::machines::BACKLOG;
 use crate::watch::{self, Change, Meta, Object, Part};
 
 /// Longest simulated time in which a pod starts, or its containers end.
@@ -44,7 +43,7 @@ impl Workloads {
     /// The error of a failed request. Some objects may exist by then.
     pub async fn start(client: Client, spec: &WorkloadSpec, speed: f64) -> Result<Self, kube::Error> {
         let returning = populate::populate(&client, spec).await?;
-        let (sender, changes) = mpsc::channel(BACKLOG);
+        let (sender, changes) = mpsc::unbounded_channel();
         let mut controller = Controller {
             client,
             starts_at_once: true,
@@ -119,16 +118,19 @@ impl Controller {
         &mut self,
         path: &'static str,
         wrap: fn(Change<Object<S, T>>) -> Seen,
-        changes: &mpsc::Sender<Seen>,
+        changes: &mpsc::UnboundedSender<Seen>,
         tasks: &mut JoinSet<()>,
     ) -> Result<(), kube::Error> {
         let (all, version) = watch::list(&self.client, path).await?;
         self.take_over(wrap(Change::relist(all, &version)));
-        tasks.spawn(watch::follow(self.client.clone(), path, version, changes.clone(), wrap));
+        let changes = changes.clone();
+        // The controller runs as long as its watches.
+        let take_over = move |change| drop(changes.send(wrap(change)));
+        tasks.spawn(watch::follow(self.client.clone(), path, version, take_over));
         Ok(())
     }
 
-    async fn run(mut self, mut changes: mpsc::Receiver<Seen>) {
+    async fn run(mut self, mut changes: mpsc::UnboundedReceiver<Seen>) {
         loop {
             tokio::select! {
                 Some(seen) = changes.recv() => {

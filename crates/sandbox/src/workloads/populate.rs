@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::kubelets::report::send;
 use kube::Client;
 use kube::core::Request;
 use kube::core::params::{GetParams, Patch, PatchParams, PostParams};
@@ -216,6 +217,5 @@ async fn attach_volume(client: &Client, claim: &str, node: &NodeName, hash: &str
     create(client, ATTACHMENTS, &object).await?;
     // The server drops the status of a new object.
     let patch = Patch::Merge(json!({"status": {"attached": true}}));
-    let request = Request::new(ATTACHMENTS).patch_subresource("status", &name, &PatchParams::default(), &patch);
-    client.request_text(request.map_err(kube::Error::BuildRequest)?).await.map(|_| ())
+    send(client, Request::new(ATTACHMENTS).patch_subresource("status", &name, &PatchParams::default(), &patch)).await
 }

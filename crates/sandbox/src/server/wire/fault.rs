@@ -30,7 +30,7 @@ impl Matcher {
     #[must_use]
     pub fn on(verb: &str, resource: &str) -> Self {
         let (verb, resource) = (Some(verb.to_owned()), Some(resource.to_owned()));
-        Self { verb, resource, dry_run: Some(false), ..Self::default() }
+        Self { verb, resource, dry_run: Some(false) }
     }
 
     /// Reports whether a request matches.

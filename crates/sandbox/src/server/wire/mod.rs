@@ -16,7 +16,7 @@ mod fault;
 mod log;
 mod refusal;
 mod request;
-mod stream;
+pub(crate) mod stream;
 
 pub use fault::{Fault, FaultKind, Faults, InjectedFault, Matcher};
 pub use log::{Entry, RequestLog};

@@ -52,7 +52,7 @@ fn end_with(response: Response, after: usize, last: Option<Bytes>) -> Response {
 }
 
 /// Lines of a body with their line feeds, independent of its chunks.
-fn lines(body: BodyDataStream) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send {
+pub(crate) fn lines(body: BodyDataStream) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send {
     stream::unfold((body, Vec::new()), |(mut body, mut rest): (_, Vec<u8>)| async move {
         loop {
             if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
