@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
 use nodecfg_sandbox::api::{Api, ServerProfile};
-use nodecfg_sandbox::machines::Options;
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, agents, nodes};
 use serde_json::{Value, json};
 
 use super::figures::Figures;
@@ -45,9 +44,9 @@ async fn cluster(figures: &mut Figures, size: usize) {
         profile: ServerProfile::V1_36,
         images: 0,
         // A short trial, because only the time before the trial is measured.
-        nodes: Options {
-            agents: Settings { trial_period: Duration::from_secs(1), ..Settings::default() },
-            ..Options::default()
+        agents: agents::Options {
+            settings: Settings { trial_period: Duration::from_secs(1), ..Settings::default() },
+            ..agents::Options::default()
         },
         ..EmbeddedOptions::default()
     };

@@ -91,12 +91,7 @@ impl SimulationArgs {
         EmbeddedOptions {
             workloads: (workloads != WorkloadSpec::default()).then_some(workloads),
             profile,
-            nodes: Options {
-                seed: self.seed,
-                speed: self.speed,
-                faults: self.fault.iter().cloned().collect(),
-                ..Options::default()
-            },
+            nodes: Options { seed: self.seed, speed: self.speed, faults: self.fault.iter().cloned().collect() },
             ..EmbeddedOptions::default()
         }
     }
@@ -298,7 +293,7 @@ impl SandboxArgs {
         let (profile, specs) = matching_nodes(&loaded.desired, per_pool, requested, terminal)?;
         let mut options = self.simulation.options(profile, specs.len());
         // Logs of agents are not part of the output of this command.
-        options.nodes.log_agents = false;
+        options.agents.log = false;
         Ok(Some(Embedded::start(options, specs).await?))
     }
 }

@@ -24,7 +24,7 @@ use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{ApiRequest, Wire};
-use nodecfg_sandbox::{Embedded, EmbeddedOptions, kubelets, machines, nodes};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, agents, kubelets, machines, nodes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-user";
@@ -328,12 +328,12 @@ impl Workspace {
     async fn with(profile: ServerProfile, rules: Vec<Rule>) -> Self {
         let options = EmbeddedOptions {
             profile,
-            nodes: machines::Options {
-                speed: 100.0,
+            nodes: machines::Options { speed: 100.0, ..machines::Options::default() },
+            agents: agents::Options {
                 // A long real time, so that a busy machine makes no kubelet unhealthy.
-                agents: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
-                log_agents: false,
-                ..machines::Options::default()
+                settings: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
+                log: false,
+                ..agents::Options::default()
             },
             images: 0,
             ..EmbeddedOptions::default()

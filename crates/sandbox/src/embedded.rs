@@ -35,6 +35,8 @@ pub struct EmbeddedOptions {
     pub profile: ServerProfile,
     /// Options of the nodes. The seed is that of all random values.
     pub nodes: Options,
+    /// Options of the agents.
+    pub agents: agents::Options,
     /// Container images that each Node lists. They account for most of a real Node's size.
     pub images: usize,
     /// Installs the objects of `nodecfg install` and runs an agent on each node. Applies to version 1.36 only.
@@ -45,7 +47,14 @@ pub struct EmbeddedOptions {
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { profile: ServerProfile::V1_21, nodes: Options::default(), images: 10, installed: true, workloads: None }
+        Self {
+            profile: ServerProfile::V1_21,
+            nodes: Options::default(),
+            agents: agents::Options::default(),
+            images: 10,
+            installed: true,
+            workloads: None,
+        }
     }
 }
 
@@ -144,11 +153,11 @@ impl Embedded {
         let drop_ins = specs.iter().any(|spec| spec.host.writes_drop_in);
         nodes::create(&client, specs, nodecfg_clock::now(), options.images).await?;
         if agents {
-            install_into(&api, options.nodes.join.is_some(), drop_ins)?;
+            install_into(&api, options.agents.join.is_some(), drop_ins)?;
         }
         let speed = options.nodes.speed;
         let nodes = match agents {
-            true => agents::start(&api, options.nodes).await?,
+            true => agents::start(&api, options.nodes, options.agents).await?,
             false => kubelets::start(client, options.nodes).await?,
         };
         api.set_node_proxy(nodes.proxy());

@@ -14,13 +14,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::agents::SimHost;
 use crate::api::{NodeProxy, ProxyResult};
 use crate::kubelets::report::{KubeletWrite, NODES};
 use crate::kubelets::{Fault, Faults};
 use crate::watch::{self as watched, Change, Meta, Object, Part};
-use nodecfg_agent::api::PointerPlace;
-use nodecfg_agent::disk::memory::MemoryDisk;
-use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -74,24 +72,11 @@ pub struct Options {
     pub seed: u64,
     /// Initial faults; they also apply to nodes that appear later.
     pub faults: Faults,
-    /// Settings of the agents; durations are in simulated time.
-    pub agents: Settings,
-    /// Fleet that nodes with agents join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
-    pub join: Option<PointerPlace>,
-    /// Forwards the agents' log to this process's log. On real nodes, it is in the node's log.
-    pub log_agents: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            speed: 1.0,
-            seed: 0,
-            faults: Faults::default(),
-            agents: Settings::default(),
-            join: None,
-            log_agents: true,
-        }
+        Self { speed: 1.0, seed: 0, faults: Faults::default() }
     }
 }
 
@@ -136,12 +121,8 @@ pub(crate) trait Machine: Send + Sync + 'static {
     fn changes(&self) -> watch::Receiver<()>;
     /// Carries out the due work of the kubelet. Returns its writes and the time of the next work.
     fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>);
-    /// Disk of the agent. `None` without an agent.
-    fn disk(&self) -> Option<MemoryDisk> {
-        None
-    }
-    /// Number of restarts of the kubelet, by its agent and by its service manager. `None` without an agent.
-    fn kubelet_restarts(&self) -> Option<u64> {
+    /// Host of the agent. `None` without an agent.
+    fn host(&self) -> Option<&SimHost> {
         None
     }
     /// Takes over a change of the Node.
@@ -283,17 +264,9 @@ impl Machines {
         &self.clock
     }
 
-    /// Disk of the agent of a node. `None` for an unknown node, and without an agent.
-    #[must_use]
-    pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
-        self.running.of(node)?.disk()
-    }
-
-    /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node,
-    /// and without an agent.
-    #[must_use]
-    pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
-        self.running.of(node)?.kubelet_restarts()
+    /// Machine of a Node.
+    pub(crate) fn of(&self, node: &NodeName) -> Option<Arc<dyn Machine>> {
+        self.running.of(node)
     }
 
     /// Sets the fault of a node; `None` removes the fault.
@@ -302,7 +275,7 @@ impl Machines {
     /// Fails for an unknown node, and for a fault that needs an agent if the node has none.
     pub fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         let machine = self.running.of(node).ok_or_else(|| InjectError::UnknownNode(node.clone()))?;
-        if fault.as_ref().is_some_and(Fault::needs_agent) && machine.disk().is_none() {
+        if fault.as_ref().is_some_and(Fault::needs_agent) && machine.host().is_none() {
             return Err(InjectError::WithoutAgent(node.clone()));
         }
         machine.inject(fault);

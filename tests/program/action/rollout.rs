@@ -31,7 +31,7 @@ impl Cluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let faults = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let options = EmbeddedOptions {
-            nodes: machines::Options { seed: 1, speed: 100.0, faults, ..machines::Options::default() },
+            nodes: machines::Options { seed: 1, speed: 100.0, faults },
             images: 0,
             ..EmbeddedOptions::default()
         };

@@ -38,7 +38,6 @@ impl Cluster {
                 // A trial takes 15 s, so that it does not end during a test.
                 speed: 40.0,
                 faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
-                ..Options::default()
             },
             images: 0,
             ..EmbeddedOptions::default()

@@ -125,9 +125,10 @@ impl ControlPlane {
         nodes::create(&client, specs, Timestamp::now(), 2).await.unwrap();
         let nodes = if with_agents {
             let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
-            let options = Options { speed, faults, agents: settings(large, speed), ..Options::default() };
+            let options = Options { speed, faults, ..Options::default() };
+            let of_agents = agents::Options { settings: settings(large, speed), ..agents::Options::default() };
             let user = format!("system:serviceaccount:{NAMESPACE}:{AGENT_DAEMON_SET}");
-            agents::start_on(client.clone(), &user, options).await.unwrap()
+            agents::start_on(client.clone(), &user, options, of_agents).await.unwrap()
         } else {
             let options = Options { speed: SPEED, faults, ..Options::default() };
             kubelets::start(client.clone(), options).await.unwrap()

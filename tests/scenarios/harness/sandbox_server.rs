@@ -7,6 +7,7 @@ use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_sandbox::agents;
 use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::kubelets::Faults;
 use nodecfg_sandbox::machines;
@@ -49,19 +50,19 @@ impl SandboxServer {
         let namespace = NamespaceName::new(NAMESPACE).unwrap();
         let speed = if large { SPEED / 15.0 } else { SPEED };
         // Generous real time, so that kubelets look healthy on a busy machine.
-        let mut agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
+        let mut settings = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
         if large {
-            agents.probe_interval = Duration::from_secs(5);
-            agents.trial_period = Duration::from_secs(30);
+            settings.probe_interval = Duration::from_secs(5);
+            settings.trial_period = Duration::from_secs(30);
         }
         let join = joins.map(|fleet| PointerPlace { fleet, namespace });
         let options = EmbeddedOptions {
             profile,
             installed,
-            nodes: machines::Options { speed, faults, agents, join, ..machines::Options::default() },
+            nodes: machines::Options { speed, faults, ..machines::Options::default() },
+            agents: agents::Options { settings, join, ..agents::Options::default() },
             workloads,
             images: 2,
-            ..EmbeddedOptions::default()
         };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();

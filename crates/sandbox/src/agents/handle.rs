@@ -14,9 +14,10 @@ use super::host::{AgentHost, SimHost};
 use super::host_client::{self, Connection};
 use crate::api::Api;
 use crate::kubelets::HostSpec;
-use crate::machines::{self, Machine, Machines, Node, Options, StartError, run_kubelet, seed_of};
+use crate::machines::{self, Machine, Machines, Node, StartError, run_kubelet, seed_of};
 use crate::running::RunningCache;
-use nodecfg_agent::api::{AgentClient, AgentClientOptions};
+use nodecfg_agent::api::{AgentClient, AgentClientOptions, PointerPlace};
+use nodecfg_agent::disk::memory::MemoryDisk;
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
 use nodecfg_agent::runtime::AgentRuntime;
@@ -35,12 +36,29 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// Delay after an agent that could not open its state, in simulated time.
 const RESTART_DELAY: Duration = Duration::from_secs(10);
 
+/// Options of the agents.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Settings of the agents; durations are in simulated time.
+    pub settings: Settings,
+    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
+    pub join: Option<PointerPlace>,
+    /// Forwards the agents' log to this process's log. On real nodes, it is in the node's log.
+    pub log: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { settings: Settings::default(), join: None, log: true }
+    }
+}
+
 /// Starts an agent and a kubelet for every current and later Node.
 ///
 /// # Errors
 /// Fails for an invalid speed, or if Nodes cannot be listed. Later server errors are retried.
-pub async fn start(api: &Api, options: Options) -> Result<Machines, StartError> {
-    start_with(Connection::sandbox(api, options.join.is_some()), api.client(), options).await
+pub async fn start(api: &Api, options: machines::Options, agents: Options) -> Result<Machines, StartError> {
+    start_with(Connection::sandbox(api, agents.join.is_some()), api.client(), options, agents).await
 }
 
 /// Does the same on an API server outside this process. `client` may do everything, and impersonates `agent`, the
@@ -48,15 +66,46 @@ pub async fn start(api: &Api, options: Options) -> Result<Machines, StartError> 
 ///
 /// # Errors
 /// As [`start`].
-pub async fn start_on(client: Client, agent: &str, options: Options) -> Result<Machines, StartError> {
-    start_with(Connection::remote(&client, agent), client, options).await
+pub async fn start_on(
+    client: Client,
+    agent: &str,
+    options: machines::Options,
+    agents: Options,
+) -> Result<Machines, StartError> {
+    start_with(Connection::remote(&client, agent), client, options, agents).await
 }
 
-async fn start_with(connection: Connection, client: Client, options: Options) -> Result<Machines, StartError> {
+async fn start_with(
+    connection: Connection,
+    client: Client,
+    options: machines::Options,
+    agents: Options,
+) -> Result<Machines, StartError> {
     let clock = machines::clock(options.speed)?;
-    let cluster =
-        Cluster { connection, client: client.clone(), clock: clock.clone(), cache: RunningCache::default(), options };
+    let cluster = Cluster {
+        connection,
+        client: client.clone(),
+        clock: clock.clone(),
+        cache: RunningCache::default(),
+        options,
+        agents,
+    };
     Machines::start(client, clock, Box::new(move |name, node| cluster.create(name, node))).await
+}
+
+impl Machines {
+    /// Disk of the agent of a node. `None` for an unknown node, and without an agent.
+    #[must_use]
+    pub fn disk(&self, node: &NodeName) -> Option<MemoryDisk> {
+        self.of(node)?.host().map(|host| host.disk.clone())
+    }
+
+    /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node,
+    /// and without an agent.
+    #[must_use]
+    pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
+        self.of(node)?.host().map(SimHost::kubelet_restarts)
+    }
 }
 
 /// What the nodes share.
@@ -65,7 +114,8 @@ struct Cluster {
     client: Client,
     clock: ScaledClock,
     cache: RunningCache,
-    options: Options,
+    options: machines::Options,
+    agents: Options,
 }
 
 impl Cluster {
@@ -87,8 +137,8 @@ impl Cluster {
         let client = host_client::client(self.connection.clone(), Arc::clone(&host));
         let agent = Agent {
             host: Arc::clone(&host),
-            client: AgentClient::new(client, SERVER, name.clone(), options).with_pointers(self.options.join.clone()),
-            settings: Settings { joins: self.options.join.is_some(), ..self.options.agents },
+            client: AgentClient::new(client, SERVER, name.clone(), options).with_pointers(self.agents.join.clone()),
+            settings: Settings { joins: self.agents.join.is_some(), ..self.agents.settings },
             seed,
         };
         let (client, uid) = (self.client.clone(), node.metadata.uid.clone());
@@ -97,7 +147,7 @@ impl Cluster {
             let host = Arc::clone(&agent.host);
             tokio::join!(agent.run(), run_kubelet(&*host, &client, &host.name, &uid));
         };
-        let work = match self.options.log_agents {
+        let work = match self.agents.log {
             true => work.instrument(span).boxed(),
             false => work.with_subscriber(NoSubscriber::default()).boxed(),
         };

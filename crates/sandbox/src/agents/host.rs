@@ -67,7 +67,7 @@ struct Inner {
 
 /// A simulated host, shared by its agent and its kubelet.
 #[derive(Debug)]
-pub(super) struct SimHost {
+pub(crate) struct SimHost {
     pub(super) name: NodeName,
     /// Paths that the agent is started with.
     pub(super) paths: Paths,
@@ -183,6 +183,11 @@ impl SimHost {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Number of restarts of the kubelet.
+    pub(super) fn kubelet_restarts(&self) -> u64 {
+        self.lock().restarts
+    }
+
     /// Fault of the host.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.lock().process.fault().cloned()
@@ -264,12 +269,8 @@ impl SimHost {
 }
 
 impl Machine for SimHost {
-    fn disk(&self) -> Option<MemoryDisk> {
-        Some(self.disk.clone())
-    }
-
-    fn kubelet_restarts(&self) -> Option<u64> {
-        Some(self.lock().restarts)
+    fn host(&self) -> Option<&SimHost> {
+        Some(self)
     }
 
     /// A host that the old fault kept down boots.

@@ -9,7 +9,7 @@ use crate::api::ServerProfile;
 use crate::kubelets::BootedConfig;
 use crate::machines::Options;
 use crate::nodes::NodeSpec;
-use crate::{Embedded, EmbeddedOptions, nodes};
+use crate::{Embedded, EmbeddedOptions, agents, nodes};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
@@ -33,11 +33,11 @@ async fn cluster() -> Embedded {
         PointerPlace { fleet: FleetName::new("prod").unwrap(), namespace: NamespaceName::new(NAMESPACE).unwrap() };
     let options = EmbeddedOptions {
         profile: ServerProfile::V1_36,
-        nodes: Options {
-            speed: 40.0,
-            agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
+        nodes: Options { speed: 40.0, ..Options::default() },
+        agents: agents::Options {
+            settings: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
             join: Some(place),
-            ..Options::default()
+            ..agents::Options::default()
         },
         ..EmbeddedOptions::default()
     };

@@ -10,7 +10,8 @@ mod host;
 mod host_client;
 mod process;
 
-pub use handle::{start, start_on};
+pub use handle::{Options, start, start_on};
+pub(crate) use host::SimHost;
 
 #[cfg(test)]
 mod join_tests;

@@ -9,7 +9,7 @@ use crate::api::{ProxyResult, ServerProfile};
 use crate::kubelets::Fault;
 use crate::machines::Options;
 use crate::nodes::NodeSpec;
-use crate::{Embedded, EmbeddedOptions, SandboxError};
+use crate::{Embedded, EmbeddedOptions, SandboxError, agents};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::error_text;
@@ -34,8 +34,11 @@ impl TestCluster {
             nodes: Options {
                 speed: 40.0,
                 faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
-                agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
                 ..Options::default()
+            },
+            agents: agents::Options {
+                settings: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
+                ..agents::Options::default()
             },
             ..EmbeddedOptions::default()
         };
