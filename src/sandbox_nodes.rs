@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubelet_config::capacity::Capacity;
 use kubelet_config::finding::Finding;
 use kubelet_config::{Minor, NEWEST};
 use nodecfg_contract::Placement;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_fleet::{Desired, PoolTarget};
+use nodecfg_fleet::{Desired, typical_sizes};
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::KUBEADM_FILE;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
@@ -45,6 +46,9 @@ fn kubelet_version(declared: &[Minor], profile: ServerProfile) -> String {
     newest.map_or_else(|| profile.git_version().to_owned(), |minor| format!("v{minor}.0"))
 }
 
+/// Number of sizes of the nodes of a pool whose configuration follows from the size.
+const SIZES: usize = 3;
+
 /// Creates `per_pool` nodes for each pool, and a note for each pool without a possible node.
 #[must_use]
 pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> (Vec<NodeSpec>, Vec<Finding>) {
@@ -56,23 +60,31 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
         .collect();
     for (name, pool) in &desired.pools {
         let kubelet_version = kubelet_version(&pool.kubelets, profile);
-        let own = match &pool.target {
-            PoolTarget::Config(rendered) => {
-                let minor = Minor::parse(&kubelet_version).unwrap_or(NEWEST);
-                let placement = pool.placement.unwrap_or(match profile {
-                    ServerProfile::V1_21 => Placement::Replace,
-                    ServerProfile::V1_36 => Placement::Overlay,
-                });
-                Some(own_file(rendered, placement, pool.policy.allow_disruption, minor))
-            }
-            PoolTarget::Local => None,
+        let minor = Minor::parse(&kubelet_version).unwrap_or(NEWEST);
+        let placement = pool.placement.unwrap_or(match profile {
+            ServerProfile::V1_21 => Placement::Replace,
+            ServerProfile::V1_36 => Placement::Overlay,
+        });
+        // Nodes of a pool without sizes have the capacity of every simulated node.
+        let sizes: Vec<Option<Capacity>> = match pool.targets.sizes() {
+            Some(_) => typical_sizes().take(SIZES).map(Some).collect(),
+            None => vec![None],
         };
+        let own_file_of = |size: &Option<Capacity>| {
+            let of_size = pool.for_node(size.unwrap_or_default())?;
+            let rendered = of_size.target.rendered()?;
+            Some(own_file(rendered, placement, pool.policy.allow_disruption, minor))
+        };
+        let machines: Vec<_> = sizes.iter().map(|size| (*size, own_file_of(size))).collect();
         let made: Result<Vec<NodeSpec>, Misfit> = fitting_labels(name, &candidates).and_then(|labels| {
             (1..=per_pool)
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
                     let mut node = NodeSpec::new(node, labels.clone(), &kubelet_version);
-                    node.host.file.clone_from(&own);
+                    if let Some((size, own)) = machines.get((number - 1) % machines.len()) {
+                        node.capacity = size.unwrap_or(node.capacity);
+                        node.host.file.clone_from(own);
+                    }
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }
@@ -324,7 +336,7 @@ mod tests {
                     selector,
                     priority,
                     policy,
-                    target: PoolTarget::Local,
+                    targets: PoolTarget::Local.into(),
                     placement: None,
                     own: None,
                     named: None,

@@ -13,7 +13,7 @@ use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion};
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Checks, Desired, PoolTarget, build};
+use nodecfg_fleet::{Checks, Desired, build};
 use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_plan::Options;
 
@@ -177,10 +177,7 @@ pub fn running(mut node: Node, source: &ConfigSource) -> Node {
 /// Source that the nodes of a pool must run.
 pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
     let pool = desired.pools.values().nth(pool).unwrap();
-    match &pool.target {
-        PoolTarget::Config(rendered) => rendered.source(&namespace()),
-        PoolTarget::Local => unreachable!("every pool of the benchmark has a configuration"),
-    }
+    pool.rendered().expect("every pool of the benchmark has a configuration").source(&namespace())
 }
 
 /// Cluster of Ready nodes spread over the pools of `ran`, each running its pool's configuration. `None` means the
@@ -218,7 +215,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
 /// Adds the ConfigMaps of a revision to the cluster, with metadata and content.
 pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
     for pool in ran.pools.values() {
-        let PoolTarget::Config(rendered) = &pool.target else { continue };
+        let Some(rendered) = pool.rendered() else { continue };
         let key = ConfigMapKey { namespace: namespace().to_string(), name: rendered.config_map.clone() };
         let managed = ManagedConfigMap {
             namespace: key.namespace.clone(),

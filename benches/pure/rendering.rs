@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_fleet::{Checks, PoolTarget, build};
+use nodecfg_fleet::{Checks, build};
 
 use super::fleet;
 
@@ -13,14 +13,7 @@ pub fn rendering(criterion: &mut Criterion) {
     let files = fleet::repository(fleet::POOLS, 1, "10%");
     let snapshot = fleet::snapshot(&files);
     let desired = fleet::desired(fleet::POOLS, 1);
-    let rendered: Vec<_> = desired
-        .pools
-        .values()
-        .filter_map(|pool| match &pool.target {
-            PoolTarget::Config(rendered) => Some(rendered),
-            PoolTarget::Local => None,
-        })
-        .collect();
+    let rendered: Vec<_> = desired.pools.values().filter_map(|pool| pool.rendered()).collect();
 
     let mut group = criterion.benchmark_group("200 pools");
     group.sample_size(20);

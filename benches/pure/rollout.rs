@@ -23,7 +23,7 @@ type NodeStates = [Node; 2];
 fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
     let mut states = BTreeMap::new();
     for pool in &plan.pools {
-        let Some(source) = pool.target.source() else { continue };
+        let Some(source) = pool.targets.only().and_then(|target| target.source()) else { continue };
         for step in pool.steps() {
             let node = observed.nodes.get(&step.node).unwrap();
             let assigned = Node { source: Some(source.clone()), ..node.clone() };
@@ -58,7 +58,7 @@ pub fn rollout(criterion: &mut Criterion) {
     let plan = make(&wanted, &observed, &fleet::options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"));
     let states = states(&plan, &observed);
     let targets: BTreeMap<_, _> =
-        plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (&step.node, &pool.target))).collect();
+        plan.pools.iter().flat_map(|pool| pool.steps().filter_map(|step| Some((&step.node, pool.targets.of(&step.node)?)))).collect();
 
     let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
     group.sample_size(10);

@@ -259,7 +259,7 @@ mod tests {
     use nodecfg_contract::Placement;
     use nodecfg_contract::names::NodeName;
     use nodecfg_fleet::snapshot::Snapshot;
-    use nodecfg_fleet::{Checks, Kubelets, PoolTarget, build};
+    use nodecfg_fleet::{Checks, Kubelets, build};
 
     fn pool(name: &str, selection: Selection, runs: CurrentConfig, pause_reasons: &[&str]) -> StarterPool {
         let nodes = BTreeSet::from([NodeName::new("n1").unwrap()]);
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(by_name("b").selector.to_string(), "x.io/pool=yes");
         assert!(by_name("b").policy.paused && !by_name("a").policy.paused);
         assert!(
-            matches!(by_name("c").target, PoolTarget::Local) && matches!(by_name("a").target, PoolTarget::Config(_))
+            by_name("c").rendered().is_none() && by_name("a").rendered().is_some()
         );
         let placements = ["a", "b", "replaced"].map(|name| by_name(name).placement);
         assert_eq!(placements, [None, None, Some(Placement::Replace)]);
@@ -338,7 +338,7 @@ mod tests {
         let all = format!("{:?}", repository);
         assert!(!all.contains("s3cr3t") && all.contains("staticPodURLHeader"), "{all}");
         let pool = &built(&repository).pools[&PoolName::new("a").unwrap()];
-        assert!(pool.policy.paused && matches!(pool.target, PoolTarget::Local));
+        assert!(pool.policy.paused && pool.rendered().is_none());
         let plain = CurrentConfig::Content("maxPods: 1\n".to_owned());
         assert_eq!(without_secrets(plain.clone(), Vec::new()), (plain, Vec::new()));
     }

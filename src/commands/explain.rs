@@ -3,7 +3,9 @@
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::repository::parse_kubernetes_version;
 use crate::report::code_explanation::{self, CodeExplanation};
+use crate::report::reservations::{self, Reservations};
 use crate::report::{self, Format, field};
+use crate::runs::emit::Shown;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::json_document::Document;
 
@@ -11,11 +13,11 @@ use nodecfg_contract::json_document::Document;
 ///
 /// For a field, prints its meaning, type, default, allowed values, kubelet versions, feature gate, validation rules
 /// and the effect of a change on a running node. For a code, prints its meaning, reason and fix. Without an argument,
-/// lists all fields.
+/// lists all fields. `reserve` prints the published formulas of spec.kubelet.reserve and their amounts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Explain this field (a path with dots, also into lists and maps, or featureGates.NAME) or this code.
+    /// Explain this field (a path with dots, also into lists and maps, or featureGates.NAME), this code, or reserve.
     #[arg(value_name = "FIELD|CODE")]
     field: Option<String>,
     /// Print nested fields too, with names and types only.
@@ -26,16 +28,25 @@ pub(super) struct Args {
     kubernetes_version: Option<Minor>,
 }
 
+/// What the reservations of a pool are called in `pool.yaml`.
+const RESERVE: &str = "reserve";
+
 const EXAMPLES: &str = "\
 Examples:
   nodecfg explain evictionHard
   nodecfg explain logging --recursive
   nodecfg explain registerWithTaints.effect
   nodecfg explain featureGates.NodeSwap --kubernetes-version 1.29
-  nodecfg explain cluster-forbidden";
+  nodecfg explain cluster-forbidden
+  nodecfg explain reserve";
 
 pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let requested = args.field.as_deref().unwrap_or_default();
+    if requested == RESERVE {
+        let body = Reservations::published();
+        let report = reservations::report(&body);
+        return Ok(Shown::of(body, report, terminal).print(format, Exit::Done, terminal));
+    }
     if let Some(explanation) = code_explanation::explain(requested) {
         return write(&explanation, format, terminal);
     }

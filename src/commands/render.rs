@@ -11,9 +11,10 @@ use crate::render::{Consumer, NodeFile, Settings, Subject, findings, overlay_as_
 use crate::report::findings as shown;
 use crate::runs::comparison::declared;
 use crate::runs::planning::warn_of;
+use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_fleet::PoolTarget;
+use nodecfg_fleet::{Pool, SizedPool};
 
 /// Print the configuration of a pool for images and user data of new nodes.
 ///
@@ -43,11 +44,83 @@ pub(super) struct Args {
     /// Name the object of karpenter or cluster-api [default: FLEET-POOL]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: Option<NodeName>,
+    #[command(flatten)]
+    size: SizeArgs,
+}
+
+/// Size of the machine, for a pool whose reservations follow from it.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Size of the machine (spec.kubelet.reserve)")]
+struct SizeArgs {
+    /// Cores of the machine, such as 16.
+    #[arg(long, value_name = "CORES", value_parser = parse_amount(Resource::Cpu))]
+    cpu: Option<u64>,
+    /// Memory of the machine, such as 64Gi.
+    #[arg(long, value_name = "QUANTITY", value_parser = parse_amount(Resource::Memory))]
+    memory: Option<u64>,
+    /// Storage of the kubelet's file system, such as 100Gi.
+    #[arg(long, value_name = "QUANTITY", value_parser = parse_amount(Resource::EphemeralStorage))]
+    ephemeral_storage: Option<u64>,
+}
+
+/// Parser of an amount of a resource.
+fn parse_amount(resource: Resource) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let amount = resource.amount(text).filter(|amount| *amount > 0);
+        amount.ok_or_else(|| "expected a quantity above 0, such as 16 or 64Gi".to_owned())
+    }
+}
+
+impl SizeArgs {
+    /// Capacity of the machine. Amounts without an option are unknown.
+    fn capacity(&self) -> Capacity {
+        let amounts =
+            [(Resource::Cpu, self.cpu), (Resource::Memory, self.memory), (Resource::EphemeralStorage, self.ephemeral_storage)];
+        amounts.into_iter().fold(Capacity::default(), |capacity, (resource, amount)| {
+            amount.map_or(capacity, |amount| capacity.with(resource, amount))
+        })
+    }
+
+    /// The pool as a machine of this size has it.
+    fn of<'p>(&self, pool: &'p Pool) -> Result<SizedPool<'p>, CommandError> {
+        let capacity = self.capacity();
+        let Some(sizes) = pool.targets.sizes() else {
+            if capacity != Capacity::default() {
+                let message = format!("all nodes of pool {} have the same configuration", pool.name);
+                return Err(CommandError::usage(message, "omit the options of the size of the machine"));
+            }
+            return pool.for_node(capacity).ok_or_else(|| no_size(pool));
+        };
+        let missing = Resource::ALL.into_iter().filter(|resource| sizes.steps().of(*resource).is_some());
+        let missing: Vec<&str> = missing.filter(|resource| capacity.of(*resource).is_none()).map(option).collect();
+        if !missing.is_empty() {
+            let message =
+                format!("the configuration of pool {} follows from the size of the machine (spec.kubelet.reserve)", pool.name);
+            return Err(CommandError::usage(message, format!("add {}; `nodecfg validate -v` lists sizes", missing.join(" "))));
+        }
+        pool.for_node(capacity).ok_or_else(|| no_size(pool))
+    }
+}
+
+/// The option of a resource, with an example.
+fn option(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "--cpu 16",
+        Resource::Memory => "--memory 64Gi",
+        Resource::EphemeralStorage => "--ephemeral-storage 100Gi",
+    }
+}
+
+fn no_size(pool: &Pool) -> CommandError {
+    let message = format!("the patches of pool {} do not fit a machine of this size", pool.name);
+    CommandError::usage(message, "remove tests of kubeReserved from its JSON patches")
 }
 
 const EXAMPLES: &str = "\
 Examples:
   nodecfg render gpu --format file                    print the content of the ConfigMap
+  nodecfg render gpu --format file --cpu 16 --memory 64Gi --ephemeral-storage 100Gi
+                                                      print it for a machine of this size
   nodecfg render gpu --format cloud-init              print user data that writes the kubelet's --config
   nodecfg render gpu --format karpenter --name gpu    print fields of the EC2NodeClass gpu
   nodecfg render gpu --format kubeadm-patch --out patches/kubeletconfiguration+merge.yaml
@@ -61,7 +134,8 @@ pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> Co
     let Some(pool) = desired.pools.get(&args.pool) else {
         return Err(unknown_name("pool", &args.pool, "in the repository", desired.pools.keys(), ""));
     };
-    let PoolTarget::Config(rendered) = &pool.target else {
+    let of_size = args.size.of(pool)?;
+    let Some(rendered) = of_size.target.rendered() else {
         return Err(CommandError::usage(
             format!("pool {} has no configuration: its nodes keep their local one (spec.kubelet.local)", pool.name),
             "name a pool with a configuration, or remove `local: true` from its pool.yaml",

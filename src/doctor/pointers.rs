@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Check, Facts, NameSample, count};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_fleet::Desired;
+use nodecfg_fleet::{Desired, Pool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Observed};
-use nodecfg_plan::PointerState;
+use nodecfg_plan::{PointerState, membership};
 
 const CODE: &str = "pool-pointer";
 
@@ -85,16 +85,17 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
     let existing: BTreeMap<&PoolName, &ManagedConfigMap> =
         pointers(observed, Some(desired)).map(|(_, pointer, _, pool)| (pool, pointer)).collect();
     let published = |name: &PoolName| desired.pools.get(name).filter(|_| desired.pool_pointers);
+    let members = membership(desired, &observed.nodes).pools;
+    let names_targets = |name: &PoolName, pool: &Pool| {
+        let nodes = members.get(name).map(Vec::as_slice).unwrap_or_default();
+        PointerState::of(&desired.fleet, name, &facts.namespace, observed).names_targets(pool, nodes, observed)
+    };
     let names: BTreeSet<&PoolName> = existing.keys().copied().chain(desired.pools.keys()).collect();
     for name in names {
         let comparison = match (published(name), existing.get(name)) {
             (None, None) => continue,
             (None, Some(_)) => Comparison::Unused,
-            (Some(pool), Some(_))
-                if PointerState::of(&desired.fleet, name, &facts.namespace, observed).names_target(pool, observed) =>
-            {
-                continue;
-            }
+            (Some(pool), Some(_)) if names_targets(name, pool) => continue,
             (Some(_), _) if moves(name) => Comparison::Moves,
             (Some(_), Some(_)) => Comparison::Stays,
             (Some(_), None) => Comparison::Missing,

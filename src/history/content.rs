@@ -1,7 +1,10 @@
 //! Content of one pool in one snapshot: what its nodes should run.
 
+use std::sync::Arc;
+
 use super::{ContentHash, Draft, Finding, Pool, PoolName, PoolTarget, Serialize, Snapshot, Strictness, draft};
 use nodecfg_contract::printable::remark;
+use nodecfg_fleet::{PoolTargets, Sizes};
 
 /// Content that a pool's nodes should run at a revision.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -16,6 +19,18 @@ pub enum Content {
         /// Name of its ConfigMap.
         config_map: String,
     },
+    /// A configuration for each size of the nodes.
+    #[serde(rename_all = "camelCase")]
+    BySize {
+        /// Hash of the configuration of a machine with 4 cores and 16 GiB of memory.
+        #[schemars(with = "String")]
+        hash: ContentHash,
+        /// The formulas of the reservations.
+        reserve: String,
+        /// The configurations.
+        #[serde(skip)]
+        sizes: SizedContent,
+    },
     /// The local configuration of the nodes.
     Local,
     /// The pool does not exist.
@@ -27,12 +42,22 @@ pub enum Content {
     },
 }
 
+/// Configurations by the size of nodes.
+#[derive(Debug, Clone)]
+pub struct SizedContent(pub Arc<Sizes>);
+
+impl PartialEq for SizedContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+}
+
 impl Content {
     /// Hash of the configuration, if any.
     #[must_use]
     pub fn hash(&self) -> Option<ContentHash> {
         match self {
-            Self::Config { hash, .. } => Some(*hash),
+            Self::Config { hash, .. } | Self::BySize { hash, .. } => Some(*hash),
             _ => None,
         }
     }
@@ -51,6 +76,7 @@ impl Content {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Config { hash, .. }, Self::Config { hash: other, .. }) => hash == other,
+            (Self::BySize { sizes, .. }, Self::BySize { sizes: other, .. }) => sizes == other,
             (Self::Invalid { .. }, Self::Invalid { .. }) => true,
             _ => self == other,
         }
@@ -75,7 +101,13 @@ fn of_draft(draft: &Draft, snapshot: &Snapshot, pool: &PoolName) -> Content {
     if let Some(error) = draft.errors.iter().find(|error| is_about(error, found, &folder)) {
         return Content::Invalid { problem: remark(&error.message) };
     }
-    match found.map(|pool| &pool.target) {
+    if let Some(PoolTargets::BySize(sizes)) = found.map(|pool| &pool.targets)
+        && let Some(hash) = sizes.reference().hash()
+    {
+        let (reserve, sizes) = (sizes.reserve.value.to_string(), SizedContent(Arc::clone(sizes)));
+        return Content::BySize { hash, reserve, sizes };
+    }
+    match found.map(|pool| &**pool.targets.typical()) {
         Some(PoolTarget::Config(rendered)) => {
             Content::Config { hash: rendered.hash, config_map: rendered.config_map.clone() }
         }

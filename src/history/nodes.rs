@@ -4,6 +4,8 @@ use super::{
     BTreeMap, BTreeSet, CommitId, ConfigMapKey, ConfigSource, Content, Desired, FleetName, ManagedConfigMap,
     NamespaceName, Node, Observed, PoolName, Revision, Serialize,
 };
+use kubelet_config::capacity::Capacity;
+use nodecfg_contract::ContentHash;
 use nodecfg_contract::printable::remark;
 use nodecfg_plan::{PointerState, belongs};
 
@@ -88,9 +90,18 @@ impl Subject<'_> {
         map.is_some_and(|map| map.namespace == self.namespace.as_str() && map.name == name)
     }
 
-    fn config_map_name(&self, revision: &Revision) -> Option<String> {
+    /// Names of the ConfigMaps of a revision: for each size of the nodes of the cluster, if it follows from that.
+    fn config_map_names(&self, revision: &Revision, observed: &Observed) -> BTreeSet<String> {
         // The fleet may have been renamed since: uses the name that a sync would use today.
-        Some(format!("{}-{}-{}", self.fleet, self.pool, revision.content.hash()?.short()))
+        let name = |hash: ContentHash| format!("{}-{}-{}", self.fleet, self.pool, hash.short());
+        match &revision.content {
+            Content::Config { hash, .. } => [name(*hash)].into(),
+            Content::BySize { sizes, .. } => {
+                let capacities: BTreeSet<Capacity> = observed.nodes.values().map(|node| node.capacity).collect();
+                capacities.into_iter().filter_map(|capacity| Some(name(sizes.0.of(capacity)?.1.hash()?))).collect()
+            }
+            Content::Local | Content::Absent | Content::Invalid { .. } => BTreeSet::new(),
+        }
     }
 
     /// Finds each revision's ConfigMap by its present name, which replaces the name in the revision, and counts the
@@ -107,30 +118,29 @@ impl Subject<'_> {
             .iter()
             .filter(|(_, map)| map.fleet.as_ref() == Some(self.fleet) && map.pool.as_ref() == Some(self.pool))
             .collect();
-        let pointed = match PointerState::of(self.fleet, self.pool, self.namespace, observed) {
-            PointerState::Written(pointer) => pointer.config.map(|config| config.hash),
-            PointerState::Missing | PointerState::Changed(_) => None,
+        let pointed: BTreeSet<String> = match PointerState::of(self.fleet, self.pool, self.namespace, observed) {
+            PointerState::Written(pointer) => pointer.configs.into_values().map(|config| config.config_map).collect(),
+            PointerState::Missing | PointerState::Changed(_) => BTreeSet::new(),
         };
         let mut listed: BTreeSet<String> = BTreeSet::new();
         for revision in revisions.iter_mut() {
-            let name = match &revision.content {
-                Content::Config { .. } => self.config_map_name(revision),
-                _ => continue,
-            };
-            let Some(name) = name else { continue };
-            let key = ConfigMapKey { namespace: self.namespace.to_string(), name: name.clone() };
-            revision.exists = Some(observed.config_maps.contains_key(&key));
-            revision.placement = observed.config_maps.get(&key).and_then(|map| map.placement);
+            let names = self.config_map_names(revision, observed);
+            let Some(first) = names.first() else { continue };
+            let key = |name: &String| ConfigMapKey { namespace: self.namespace.to_string(), name: name.clone() };
+            let existing: Vec<_> = names.iter().filter_map(|name| observed.config_maps.get(&key(name))).collect();
+            revision.exists = Some(!existing.is_empty());
+            revision.placement = existing.iter().find_map(|map| map.placement);
             if let Content::Config { config_map, .. } = &mut revision.content {
-                config_map.clone_from(&name);
+                config_map.clone_from(first);
             }
             if revision.same_as.is_none() {
                 let mut nodes = Nodes::default();
-                observed.nodes.values().for_each(|node| nodes.add(node, |source| self.is_map(source, &name)));
+                let is_of_revision = |source: Option<&_>| names.iter().any(|name| self.is_map(source, name));
+                observed.nodes.values().for_each(|node| nodes.add(node, is_of_revision));
                 revision.nodes = Some(nodes);
-                revision.new_nodes = pointed.is_some() && revision.content.hash() == pointed;
+                revision.new_nodes = !names.is_disjoint(&pointed);
             }
-            listed.insert(name);
+            listed.extend(names);
         }
         let mut found = Whereabouts::default();
         for map in of_pool.values().filter(|map| !listed.contains(&map.name)) {

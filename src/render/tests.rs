@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Checks, Desired, PoolTarget, build};
+use nodecfg_fleet::{Checks, Desired, build};
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
@@ -39,7 +39,7 @@ fn of_fields(fields: &str) -> Desired {
 
 fn subject(desired: &Desired) -> Subject<'_> {
     let pool = desired.pools.values().next().expect("a pool");
-    let PoolTarget::Config(rendered) = &pool.target else { panic!("{} is local", pool.name) };
+    let rendered = pool.rendered().unwrap_or_else(|| panic!("{} is local", pool.name));
     let placement = pool.placement_of_kubelets();
     Subject { fleet: &desired.fleet, pool: &pool.name, rendered, placement, kubelets: &pool.kubelets }
 }

@@ -121,6 +121,20 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             causes: &["the pool has smaller nodes than its author knew", "an amount has a wrong unit"],
             look_at: format!("the capacity: `kubectl describe node {node}`"),
         }),
+        Why::SizeUnknown => Some(Explanation {
+            meaning: "the pool computes reservations from the size of each node (spec.kubelet.reserve), and the Node does not \
+                      report it",
+            causes: &["the kubelet has not reported its status yet", "another client changed status.capacity"],
+            look_at: format!("the capacity: `kubectl describe node {node}`"),
+        }),
+        Why::TooManySizes { .. } => Some(Explanation {
+            meaning: "each size of the nodes needs a configuration of its own, and a pool may have 20 of them",
+            causes: &[
+                "the pool has machines of many types: round to larger steps, or divide the pool",
+                "the same machines report slightly different amounts of memory",
+            ],
+            look_at: format!("the capacity: `kubectl describe node {node}`"),
+        }),
         Why::Maintained { .. } => Some(Explanation {
             meaning: "another program drains, reboots or removes the node; nodecfg does not change it meanwhile, and it \
                       counts against the budget",

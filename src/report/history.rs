@@ -70,6 +70,10 @@ fn configuration(revision: &Revision) -> String {
     match (&revision.content, revision.exists) {
         (Content::Config { config_map, .. }, Some(false)) => format!("ConfigMap {config_map}, not in the cluster"),
         (Content::Config { config_map, .. }, _) => format!("ConfigMap {config_map}"),
+        (Content::BySize { reserve, .. }, Some(false)) => {
+            format!("a ConfigMap for each size of the nodes ({reserve}), none in the cluster")
+        }
+        (Content::BySize { reserve, .. }, _) => format!("a ConfigMap for each size of the nodes ({reserve})"),
         (Content::Local, _) => "the local configuration".to_owned(),
         (Content::Absent, _) => "no such pool".to_owned(),
         (Content::Invalid { problem }, _) => format!("invalid: {problem}"),

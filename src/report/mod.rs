@@ -41,6 +41,7 @@ pub mod progress;
 pub mod pruning;
 pub mod recovery;
 pub mod release;
+pub mod reservations;
 pub mod review;
 pub mod run;
 pub mod schemas;

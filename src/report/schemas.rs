@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::capture::Capture;
 use super::code_explanation::CodeExplanation;
+use super::reservations::Reservations;
 use super::doctor::Doctor;
 use super::document::json::Noticed;
 use super::effective::EffectiveConfiguration;
@@ -68,6 +69,11 @@ pub const OUTPUTS: &[Output] = &[
         schema: of::<Document<Noticed<'_, EffectiveConfiguration>>>,
     },
     Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
+    Output {
+        name: "reservations",
+        written_by: "`explain -o json reserve`",
+        schema: of::<Document<Noticed<'_, Reservations>>>,
+    },
     Output { name: "status-lines", written_by: "`status --watch -o json`", schema: of::<WatchLine> },
     Output { name: "explanation", written_by: "`explain -o json` of a field", schema: of::<Document<Explained<'_>>> },
     Output {

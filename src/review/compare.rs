@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
+    Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes, sizes,
 };
 use kubelet_config::document::Document;
 use kubelet_config::effective::overlaid;
@@ -12,7 +12,7 @@ use kubelet_config::{Minor, NEWEST_RELEASED};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Desired, Pool};
+use nodecfg_fleet::{Desired, Pool, Rendered};
 use nodecfg_plan::{ChangedField, Disruption, changed_fields, loss_warnings, placed_fields};
 
 /// The base revision. May be invalid, because its errors are not part of the change.
@@ -86,10 +86,10 @@ fn pool(
     old: Option<&Pool>,
     new: Option<&Pool>,
 ) -> Option<PoolReview> {
-    let (was, becomes) = [old, new].map(|pool| pool?.target.rendered()).into();
+    let (was, becomes): (Option<&Rendered>, Option<&Rendered>) = [old, new].map(|pool| pool?.rendered()).into();
     let settings = setting_changes::changes(old, new);
     let placement =
-        |pool: Option<&Pool>| pool.filter(|pool| pool.target.rendered().is_some()).map(Pool::placement_of_kubelets);
+        |pool: Option<&Pool>| pool.filter(|pool| pool.rendered().is_some()).map(Pool::placement_of_kubelets);
     let change = match (old, new) {
         (None, None) => return None,
         (Some(_), None) => PoolChange::Removed,
@@ -98,9 +98,7 @@ fn pool(
         (Some(_), Some(_)) => match (was, becomes) {
             (None, Some(_)) => PoolChange::FromLocal,
             (Some(_), None) => PoolChange::ToLocal,
-            (Some(was), Some(becomes)) if was.hash != becomes.hash || placement(old) != placement(new) => {
-                PoolChange::Changed
-            }
+            (Some(_), Some(_)) if !is_same(old, new) || placement(old) != placement(new) => PoolChange::Changed,
             _ if setting_changes::any_affects_membership(&settings) => PoolChange::Selection,
             _ if !settings.is_empty() => PoolChange::PolicyOnly,
             _ => PoolChange::Unchanged,
@@ -115,7 +113,7 @@ fn pool(
     let own = new.or(old).and_then(|pool| Some(&*pool.own.as_ref()?.document));
     let content = |pool: Option<&Pool>| {
         let pool = pool?;
-        let document = &pool.target.rendered()?.document;
+        let document = &pool.rendered()?.document;
         let placement = pool.placement_of_kubelets();
         let document = match (placement, own) {
             (Placement::Overlay, Some(own)) => overlaid(Some(own), document),
@@ -126,22 +124,35 @@ fn pool(
     let changes = change_set(from, change, (content(old).as_ref(), content(new).as_ref()), own.is_some(), &minors(new));
     let risk = risk(name, &changes, new);
     let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();
-    Some(PoolReview {
+    let is_sized = |pool: Option<&Pool>| pool.is_some_and(|pool| pool.targets.sizes().is_some());
+    let config_map = |pool: Option<&Pool>, rendered: Option<&Rendered>| {
+        rendered.filter(|_| !is_sized(pool)).map(|rendered| rendered.config_map.clone())
+    };
+    let mut review = PoolReview {
         name: name.clone(),
         change,
         scope: new.or(old).map(setting_changes::scope).unwrap_or_default(),
         risk,
         config_map: ConfigMapChange {
-            before: was.map(|rendered| rendered.config_map.clone()),
-            after: becomes.map(|rendered| rendered.config_map.clone()),
+            before: config_map(old, was),
+            after: config_map(new, becomes),
             create: None,
         },
         placement: placement(new),
         changes,
+        sizes: if change == PoolChange::Removed { Vec::new() } else { sizes::typical(old, new) },
+        reserve: new.and_then(|pool| Some(pool.targets.sizes()?.reserve.value.to_string())),
         settings,
         files: files::changes(&paths, base.snapshot, head.snapshot),
         rollout: None,
-    })
+    };
+    review.without_computed_fields();
+    Some(review)
+}
+
+/// Reports whether nodes run the same configurations by both.
+fn is_same(old: Option<&Pool>, new: Option<&Pool>) -> bool {
+    old.zip(new).is_some_and(|(old, new)| old.targets.is_same(&new.targets))
 }
 
 /// The kubelet versions of a pool without a cluster: the declared ones, or the newest release.

@@ -126,7 +126,7 @@ fn changes(pool: &PoolReview, without_places: bool) -> Vec<Changes> {
     let set = |set: &Changes| Changes {
         // The name of a ConfigMap contains the name of its pool.
         from: match &set.from {
-            Origin::ConfigMap { .. } => Origin::Base,
+            Origin::ConfigMap { .. } | Origin::BySize => Origin::Base,
             from => from.clone(),
         },
         nodes: if without_places { None } else { set.nodes },

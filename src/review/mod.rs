@@ -27,6 +27,7 @@ mod groups;
 mod planned;
 mod refusal;
 mod setting_changes;
+mod sizes;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -35,6 +36,7 @@ pub use drains::{DrainedPods, PlannedDrain, UnreadPods};
 pub use groups::{Group, groups};
 pub use planned::{PlannedPointer, moves, of_plan};
 pub use refusal::Refusal;
+pub use sizes::{ReservedAmount, SizeReview};
 
 /// A change under review.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -115,6 +117,13 @@ pub struct PoolReview {
     pub placement: Option<Placement>,
     /// The changed fields, per configuration that nodes currently have.
     pub changes: Vec<Changes>,
+    /// The reservations by size, if they follow from it: of the nodes, or of typical machines without a cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub sizes: Vec<SizeReview>,
+    /// The formulas of the reservations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<String>,
     /// Other changed settings of the pool: node selection and rollout policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
@@ -247,6 +256,8 @@ pub enum Origin {
         /// The ConfigMap.
         source: ConfigSource,
     },
+    /// ConfigMaps of the cluster for several sizes of nodes.
+    BySize,
 }
 
 /// A setting of a pool or a fleet besides the kubelet configuration.

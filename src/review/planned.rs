@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
-    PoolRisk, Refusal, Review, Rollout, Side, setting_changes,
+    PoolRisk, Refusal, Review, Rollout, Side, setting_changes, sizes,
 };
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -59,7 +59,7 @@ impl Review {
         for planned in &plan.pools {
             let start = starts.get(&planned.name).cloned().unwrap_or_default();
             match self.pools.iter_mut().find(|pool| pool.name == planned.name) {
-                Some(pool) => pool.add(planned, plan, start),
+                Some(pool) => pool.add(desired, planned, plan, start),
                 None => self.pools.push(from_plan(desired, planned, plan, start)),
             }
         }
@@ -113,7 +113,7 @@ impl Review {
 
 fn planned_pointer(pool: &PoolPlan) -> Option<PlannedPointer> {
     let pointer = pool.pointer.as_ref()?;
-    let config_map = pointer.to.config.as_ref().map(|config| config.config_map.clone());
+    let config_map = pointer.to.config_map();
     Some(PlannedPointer { pool: pool.name.clone(), config_map, when: pointer.when })
 }
 
@@ -136,10 +136,10 @@ pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> 
 
 /// The review of a pool from its plan alone.
 fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan, start: PoolStart) -> PoolReview {
-    let change = match (planned.assignments(), &planned.target) {
+    let change = match (planned.assignments(), planned.targets.is_local()) {
         (0, _) => PoolChange::Unchanged,
-        (_, Target::Local) => PoolChange::ToLocal,
-        _ => PoolChange::Changed,
+        (_, true) => PoolChange::ToLocal,
+        (_, false) => PoolChange::Changed,
     };
     let mut pool = PoolReview {
         name: planned.name.clone(),
@@ -149,24 +149,33 @@ fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan, start: PoolStar
         config_map: ConfigMapChange::default(),
         placement: None,
         changes: Vec::new(),
+        sizes: Vec::new(),
+        reserve: None,
         settings: Vec::new(),
         files: Vec::new(),
         rollout: None,
     };
-    pool.add(planned, plan, start);
+    pool.add(desired, planned, plan, start);
     pool
 }
 
 impl PoolReview {
-    fn add(&mut self, planned: &PoolPlan, plan: &Plan, start: PoolStart) {
+    fn add(&mut self, desired: &Desired, planned: &PoolPlan, plan: &Plan, start: PoolStart) {
         if self.change == PoolChange::Unchanged && planned.assignments() > 0 {
             self.change = PoolChange::Drift;
         }
-        self.placement = planned.target.placement();
+        self.placement = planned.targets.placement();
         self.add_changes(planned);
+        if let Some(pool) = desired.pools.get(&planned.name)
+            && let Some(sizes) = pool.targets.sizes()
+        {
+            self.sizes = sizes::planned(pool, planned);
+            self.reserve = Some(sizes.reserve.value.to_string());
+        }
+        self.without_computed_fields();
         self.risk = risk(&self.risk, planned);
-        self.config_map.after =
-            planned.target.source().and_then(|source| source.config_map.as_ref()).map(|map| map.name.clone());
+        let only = planned.targets.only().and_then(Target::source);
+        self.config_map.after = only.and_then(|source| source.config_map.as_ref()).map(|map| map.name.clone());
         self.config_map.create =
             plan.config_maps.iter().find(|found| found.map.pool == planned.name).map(|found| found.create);
         self.rollout = Some(rollout(planned, start));

@@ -77,7 +77,7 @@ pub(super) fn scope(pool: &Pool) -> Scope {
     Scope {
         selector: pool.named.is_none().then(|| pool.selector.to_string()),
         max_unavailable: pool.policy.max_unavailable.to_string(),
-        canary: pool.policy.canary.map(canary),
+        canary: pool.policy.canary.filter(|canary| canary.nodes > 0).map(canary),
     }
 }
 

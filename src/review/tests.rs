@@ -247,7 +247,7 @@ fn reports_a_changed_fleet_name() {
 fn planned(old: &Files, new: &Files) -> Review {
     let (before, after) = (desired(&snapshot(old)), desired(&snapshot(new)));
     let was = before.pools.values().next().expect("a pool");
-    let nodecfg_fleet::PoolTarget::Config(rendered) = &was.target else { panic!("not local") };
+    let Some(rendered) = was.rendered() else { panic!("not local") };
     let running = |name: &str| on(node(name, "a"), &rendered.source(&namespace()));
     let mut cluster = observed([running("n1"), running("n2"), node("n3", "a")]);
     cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);

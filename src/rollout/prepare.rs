@@ -142,7 +142,7 @@ async fn move_pointers(
         .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
     while let Some((spec, result)) = written.next().await {
         result?;
-        let config_map = spec.pointer.config.as_ref().map(|config| config.config_map.clone());
+        let config_map = spec.pointer.config_map();
         let event = Event::from(Progress::PointerMoved { config_map }).of(spec.pool.clone());
         listener(nodecfg_clock::now(), &event);
     }

@@ -119,7 +119,7 @@ async fn hash_that_cannot_be_added_ends_the_run_only_if_it_is_refused() {
 /// A later run may have moved the pointer since: what this run wrote is its precondition, and not an older version.
 #[test]
 fn pointer_is_restored_only_over_what_this_run_wrote() {
-    let pointer = |commit: &str| PoolPointer { config: None, commit: Some(commit.to_owned()) };
+    let pointer = |commit: &str| PoolPointer::to(None, Some(commit.to_owned()));
     let planned = PointerMove {
         from: Some(pointer("old")),
         resource_version: Some("7".to_owned()),

@@ -12,12 +12,12 @@ use crate::report::pruning::Pruning;
 use crate::runs::fleet_change::FleetChange;
 use crate::terminal::exit::Exit;
 use crate::terminal::failure::CommandError;
-use nodecfg_cluster::reading::observe::read_contents;
+use nodecfg_cluster::reading::observe::{list, read_contents};
 use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::Desired;
 use nodecfg_observed::{ConfigMapKey, Deletion, ManagedConfigMap, Observed};
-use nodecfg_plan::{PruneOptions, PrunePlan, check_prune, prune};
+use nodecfg_plan::{PruneOptions, PrunePlan, check_prune, prune, wanted_config_maps};
 
 /// Number of concurrent deletions.
 const CONCURRENCY: usize = 8;
@@ -45,7 +45,14 @@ impl Prune {
         dry_run: bool,
     ) -> Result<Self, CommandError> {
         let (fleet, namespace) = (location.fleet.clone(), location.namespace.clone());
-        let wanted = desired.map(|desired| desired.config_maps()).unwrap_or_default();
+        let wanted = match desired {
+            // What a pool needs follows from the sizes of its nodes.
+            Some(desired) if desired.pools.values().any(|pool| pool.targets.sizes().is_some()) => {
+                wanted_config_maps(&desired, &list(&location.reader, Some(namespace.as_str())).await?)
+            }
+            Some(desired) => wanted_config_maps(&desired, &Observed::default()),
+            None => BTreeSet::new(),
+        };
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         let options = PruneOptions { fleet, namespace, keep, wanted, pools: pools.iter().cloned().collect() };
         let (maps, plan) = candidates(&location.reader, &options).await?;

@@ -65,7 +65,7 @@ impl ResetTarget {
         let location = fleet.bound.locate(&loaded.desired, keys).await?;
         let observed = list(&location.reader, Some(location.namespace.as_str())).await?;
         for pool in loaded.desired.pools.values_mut() {
-            pool.target = PoolTarget::Local;
+            pool.targets = PoolTarget::Local.into();
             // A reset is an explicit request, so it includes paused pools.
             pool.policy.paused = false;
             limits.disruption.apply(&mut pool.policy);

@@ -16,7 +16,7 @@ use kubelet_config::risk::removals;
 use nodecfg_cluster::LabelKeys;
 use nodecfg_cluster::reading::observe::list;
 use nodecfg_contract::names::PoolName;
-use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
+use nodecfg_fleet::{Desired, Pool, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, Node};
 
 /// Number of revisions searched for the previous configuration.
@@ -121,7 +121,7 @@ impl<'a> RollbackHead<'a> {
         // It must be signed like HEAD.
         let (snapshot, draft) = arguments.draft(arguments.revision.signers.read()?, terminal).await?;
         let then = match content_of(&snapshot, pool, arguments.gate()) {
-            Content::Config { .. } | Content::Local => draft
+            Content::Config { .. } | Content::BySize { .. } | Content::Local => draft
                 .desired
                 .and_then(|mut desired| desired.pools.remove(pool))
                 .ok_or_else(|| format!("revision {revision} cannot be read")),
@@ -134,16 +134,14 @@ impl<'a> RollbackHead<'a> {
             CommandError::usage(message, format!("choose another revision from `nodecfg history {pool}`"))
         })?;
         let mut desired = self.desired.clone();
-        if let PoolTarget::Config(rendered) = &mut then.target {
-            // The fleet may have been renamed since.
-            rendered.config_map = format!("{}-{pool}-{}", desired.fleet, rendered.hash.short());
-        }
+        // The fleet may have been renamed since.
+        then.targets = then.targets.in_fleet(&desired.fleet, pool);
         let mut unchanged = false;
         let target = match desired.pools.remove(pool) {
             Some(now) => {
                 // The target of an invalid HEAD is unknown.
-                unchanged = !self.invalid && is_same(&now.target, &then.target);
-                Pool { target: then.target, placement: then.placement, ..now }
+                unchanged = !self.invalid && now.targets.is_same(&then.targets);
+                Pool { targets: then.targets, placement: then.placement, ..now }
             }
             None => {
                 writeln!(
@@ -175,11 +173,8 @@ impl<'a> RollbackHead<'a> {
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
         let Some(pool) = back.desired.pools.get_mut(self.pool) else { return Ok(()) };
-        let source = match &pool.target {
-            PoolTarget::Config(rendered) if pool.placement.is_none() => Some(rendered.source(&location.namespace)),
-            _ => None,
-        };
-        if self.unread.is_empty() && source.is_none() {
+        let is_unplaced = pool.placement.is_none() && pool.rendered().is_some();
+        if self.unread.is_empty() && !is_unplaced {
             return Ok(());
         }
         let observed = list(&location.reader, Some(location.namespace.as_str())).await?;
@@ -201,21 +196,23 @@ impl<'a> RollbackHead<'a> {
             )?;
             pool.named = Some(held);
         }
-        if let Some(source) = source {
-            let runs = |node: &&Node| node.status.active.as_ref().is_some_and(|active| active.names_same(&source));
-            let reported = observed.nodes.values().filter(runs).filter_map(|node| node.content?.active_placement);
-            let recorded = ConfigMapKey::of(&source).and_then(|key| observed.config_maps.get(&key)?.placement);
+        if is_unplaced {
+            let source = |node: &Node| {
+                let of_size = pool.for_node(node.capacity)?;
+                Some(of_size.target.rendered()?.source(&location.namespace))
+            };
+            let reported = observed.nodes.values().filter_map(|node| {
+                let runs = node.status.active.as_ref()?.names_same(&source(node)?);
+                node.content.filter(|_| runs)?.active_placement
+            });
+            let recorded = observed.nodes.values().filter_map(|node| {
+                let key = ConfigMapKey::of(&source(node)?)?;
+                observed.config_maps.get(&key)?.placement
+            });
             let now = self.desired.pools.get(self.pool).and_then(|pool| pool.placement);
-            pool.placement = reported.min().or(recorded).or(now);
+            let placement = reported.min().or_else(|| recorded.min()).or(now);
+            pool.placement = placement;
         }
         Ok(())
-    }
-}
-
-fn is_same(now: &PoolTarget, then: &PoolTarget) -> bool {
-    match (now, then) {
-        (PoolTarget::Local, PoolTarget::Local) => true,
-        (PoolTarget::Config(now), PoolTarget::Config(then)) => now.hash == then.hash,
-        _ => false,
     }
 }

@@ -8,16 +8,17 @@ use jiff::Timestamp;
 use super::domains::DomainStatus;
 use super::new_nodes::NewNodes;
 use super::unproven::UnprovenNodes;
-use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
+use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, SizeStatus, State};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_fleet::hold::Hold;
-use nodecfg_fleet::{Desired, Pool};
+use nodecfg_fleet::{Desired, Pool, SizedPool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_plan::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
-use nodecfg_plan::{
+use nodecfg_plan::{SizeGroup, SizeGroups,
     ConfigMapIndex, Owner, PoolPause, Why, blocked_reason, is_adopted, membership, outdated_agent, pool_target,
     present_state,
 };
@@ -144,9 +145,17 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
     for (name, of_pool) in &members.pools {
         let Some(pool) = wanted.desired.pools.get(*name) else { continue };
         let is_paused = paused(&pool.name, Some(pool), &wanted.desired.fleet, fleets).is_some();
-        let target = pool_target(pool, wanted.namespace, observed);
-        let context = PoolContext { pool, target: &target, is_paused };
-        nodes.extend(of_pool.iter().map(|node| compare_with_pool(node, observed, &index, context)));
+        let SizeGroups { groups, left_out, warning: _ } = SizeGroups::of(pool, of_pool);
+        for SizeGroup { pool, nodes: of_size } in &groups {
+            let target = pool_target(pool, wanted.namespace, observed);
+            let context = PoolContext { pool, target: &target, is_paused };
+            nodes.extend(of_size.iter().map(|node| compare_with_pool(node, observed, &index, context)));
+        }
+        for (node, why) in left_out {
+            let mut status = without_comparison(node, Some(pool.name.clone()), None);
+            status.blocked = blocked_reason(node).or(Some(why));
+            nodes.push(with_state(status, node, State::Behind));
+        }
     }
     nodes.extend(members.unpooled.iter().map(|node| unpooled(node, observed, wanted)));
     for (node, pools) in &members.contested {
@@ -165,7 +174,7 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
 /// Pool of a node.
 #[derive(Clone, Copy)]
 struct PoolContext<'a> {
-    pool: &'a Pool,
+    pool: &'a SizedPool<'a>,
     target: &'a Target,
     is_paused: bool,
 }
@@ -315,11 +324,15 @@ fn pools(
         .map(|((fleet, name), nodes)| {
             let pool = wanted.zip(name).and_then(|(wanted, name)| wanted.desired.pools.get(name));
             let states = state_counts(nodes.iter().copied());
-            let desired = wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace, observed));
+            let is_sized = pool.is_some_and(|pool| pool.targets.sizes().is_some());
+            let only = pool.filter(|_| !is_sized).and_then(|pool| pool.for_node(Capacity::default()));
+            let desired = wanted.zip(only).map(|(wanted, pool)| pool_target(&pool, wanted.namespace, observed));
+            let mut targets = nodes.iter().filter_map(|node| node.desired.as_ref());
             PoolStatus {
                 pool: name.cloned(),
                 fleet: fleet.cloned(),
-                placement: desired.as_ref().and_then(Target::placement),
+                placement: desired.as_ref().or_else(|| targets.next()).and_then(Target::placement),
+                sizes: pool.map(|pool| sizes(pool, &nodes, observed)).unwrap_or_default(),
                 desired,
                 nodes: nodes.len(),
                 converged: states.iter().filter(|(state, _)| state.is_converged()).map(|(_, number)| number).sum(),
@@ -344,6 +357,20 @@ fn pools(
 /// outside of its windows is not held.
 fn held(pool: &Pool, at: Timestamp) -> Option<Hold> {
     pool.policy.schedule.check(at, Class::None, pool.policy.node_time(false)).err()
+}
+
+/// Nodes of each size, if the configuration of the pool follows from it.
+fn sizes(pool: &Pool, nodes: &[&NodeStatus], observed: &Observed) -> Vec<SizeStatus> {
+    let mut by_size: BTreeMap<Capacity, SizeStatus> = BTreeMap::new();
+    for node in nodes {
+        let of_size = observed.nodes.get(&node.node).and_then(|seen| pool.for_node(seen.capacity));
+        let Some((size, desired)) = of_size.and_then(|pool| pool.size).zip(node.desired.clone()) else { continue };
+        let status = SizeStatus { size: size.to_string(), desired, nodes: 0, converged: 0 };
+        let status = by_size.entry(size).or_insert(status);
+        status.nodes += 1;
+        status.converged += usize::from(node.state.is_converged());
+    }
+    by_size.into_values().collect()
 }
 
 /// Number of different configurations that nodes run.

@@ -109,9 +109,13 @@ pub struct PoolStatus {
     pub pool: Option<PoolName>,
     /// Fleet of the pool.
     pub fleet: Option<FleetName>,
-    /// Target of its nodes according to the repository.
+    /// Target of its nodes according to the repository. Unset if it follows from the size of each node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<Target>,
+    /// Its nodes by size, if their target follows from it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub sizes: Vec<SizeStatus>,
     /// How its nodes must combine that with their own configuration. Unset if the pool requires nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
@@ -151,6 +155,20 @@ impl PoolStatus {
     pub fn percent(&self) -> Option<usize> {
         (self.converged * 100).checked_div(self.nodes)
     }
+}
+
+/// Nodes of a pool of one size.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SizeStatus {
+    /// The size, such as `4 CPU, 16Gi`.
+    pub size: String,
+    /// Target of the nodes.
+    pub desired: Target,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of converged nodes, including those on trial.
+    pub converged: usize,
 }
 
 /// Pause of a pool.

@@ -33,7 +33,7 @@ pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) ->
 
 /// Creates the ConfigMap of a pool in the cluster and returns it as a source.
 fn target(observed: &mut Observed, pool: &Pool) -> ConfigSource {
-    let nodecfg_fleet::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
+    let Some(rendered) = pool.rendered() else { panic!("no configuration") };
     with_config_map(observed, pool.name.as_str(), rendered);
     rendered.source(&namespace())
 }
@@ -110,7 +110,7 @@ fn desired_content_under_another_name_is_converged() {
     let a = pool("a", 64, policy(1));
     let mut observed = observed([]);
     let old = source("kept");
-    let nodecfg_fleet::PoolTarget::Config(rendered) = &a.target else { panic!("no configuration") };
+    let Some(rendered) = a.rendered() else { panic!("no configuration") };
     observed.contents.extend([fetched(&old, &rendered.canonical, false)]);
     let node = on(node("a1", "a"), &old);
     observed.nodes.insert(node.name.clone(), node);
@@ -259,7 +259,7 @@ fn nodes_without_any_configuration_are_new() {
     assert_eq!(NewNodes { nodes: 1, ..of_pool }.text(skewed), "1 node never had its configuration, for 0s: n2");
 
     // The local configuration is the image's.
-    let local = Pool { target: nodecfg_fleet::PoolTarget::Local, ..a };
+    let local = Pool { targets: nodecfg_fleet::PoolTarget::Local.into(), ..a };
     let status = compared(&desired([local]), &observed, Vec::new());
     assert!(status.nodes.iter().all(|node| node.new_since.is_none()));
     assert!(status.pools.iter().all(|pool| pool.new_nodes.is_none()));

@@ -30,6 +30,7 @@ mod last_line;
 mod maintenance;
 mod new_nodes;
 mod node_order;
+mod node_sizes;
 mod oncall_orders;
 mod oncall_revisions;
 mod overridden_values;

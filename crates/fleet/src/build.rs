@@ -10,9 +10,9 @@ use crate::checked::{Checks, Kubelets, bound, dedupe, redact, undecodable_verdic
 use crate::fields::Located;
 use crate::formats::{DEFAULT_FLEET, FleetSpec, NodePoolSpec, pool_order, proposals, read, report_too_many, too_short};
 use crate::own::Placed;
-use crate::render::{Layers, render};
+use crate::render::{Layers, Named, render};
 use crate::snapshot::{Snapshot, SnapshotFile};
-use crate::{Desired, OwnConfig, Pool, PoolTarget, RolloutPolicy, kubelet_file};
+use crate::{Desired, OwnConfig, Pool, PoolTarget, PoolTargets, RolloutPolicy, kubelet_file};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Proposals, Severity, Strictness, any_error};
 use kubelet_config::verdict::Verdict;
@@ -201,7 +201,7 @@ impl<'s> Files<'s> {
         let own = self.own(&folder, &spec, defaults, &mut files);
         let placement = spec.kubelet.placement.or(defaults.kubelet.placement);
         let placed = Placed { placement, own: own.as_ref().map(|own| &*own.document) };
-        let target = self.target(fleet, &name, &spec, placed, &mut files);
+        let targets = self.targets(fleet, &name, &spec, placed, &mut files);
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.as_ref().map(|selector| selector.0.clone());
         let selector = selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
@@ -217,14 +217,14 @@ impl<'s> Files<'s> {
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         self.findings.extend(windows.and_then(|windows| Some(too_short(&policy)?.at(windows.place.clone()))));
         report_too_many(&policy, &place, &mut self.findings);
-        let complete = target.is_some();
+        let complete = targets.is_some();
         let pool = Pool {
             name,
             selector,
             named: None,
             priority: spec.priority,
             policy,
-            target: target.unwrap_or(PoolTarget::Local),
+            targets: targets.unwrap_or_else(|| PoolTarget::Local.into()),
             placement,
             own,
             require_nodes: spec.require_nodes,
@@ -239,16 +239,16 @@ impl<'s> Files<'s> {
         None
     }
 
-    /// Target of a pool. Adds the files of a rendered configuration to `files`. `None` if the pool has no
+    /// What the nodes of a pool should run. Adds the files of a rendered configuration to `files`. `None` if the pool has no
     /// configuration or it does not render.
-    fn target(
+    fn targets(
         &mut self,
         fleet: &FleetName,
         name: &PoolName,
         spec: &NodePoolSpec,
         placed: Placed<'_>,
         files: &mut BTreeSet<String>,
-    ) -> Option<PoolTarget> {
+    ) -> Option<PoolTargets> {
         let folder = format!("pools/{name}");
         let (pool_path, kubelet_path) = (format!("{folder}/pool.yaml"), format!("{folder}/kubelet.yaml"));
         let has = |path: &str| self.snapshot.files.contains_key(path);
@@ -258,20 +258,13 @@ impl<'s> Files<'s> {
                 // The file is unused, but its errors are reported.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version.0);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str()), &mut BTreeSet::new()) {
-                    let _ = render(
-                        &layers,
-                        fleet,
-                        name,
-                        kubelet_path,
-                        (minors, placed),
-                        self.checks.gate,
-                        &mut self.findings,
-                    );
+                    let named = Named { fleet: fleet.clone(), pool: name.clone(), path: kubelet_path };
+                    let _ = render(layers, None, named, (minors, placed), self.checks.gate, &mut self.findings);
                 }
             } else {
                 self.report_local(&folder, spec);
             }
-            Some(PoolTarget::Local)
+            Some(PoolTarget::Local.into())
         } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
             let place =
                 if has_pool { Place::whole_file(pool_path.as_str()) } else { self.first_file(&format!("{folder}/")) };
@@ -294,8 +287,11 @@ impl<'s> Files<'s> {
             if self.rendered > MAX_RENDERED {
                 return None;
             }
-            let (rendered, verdicts) =
-                render(&layers, fleet, name, path, (minors, placed), self.checks.gate, &mut self.findings)?;
+            let named = Named { fleet: fleet.clone(), pool: name.clone(), path };
+            let (checks, reserve) = ((minors, placed), spec.kubelet.reserve.as_ref());
+            let (targets, verdicts) = render(layers, reserve, named, checks, self.checks.gate, &mut self.findings)?;
+            let target = Arc::clone(targets.typical());
+            let rendered = target.rendered()?;
             self.rendered = self.rendered.saturating_add(rendered.canonical.len());
             if self.rendered > MAX_RENDERED {
                 let message = format!("the configurations of all pools have more than {MAX_RENDERED} bytes together");
@@ -303,7 +299,7 @@ impl<'s> Files<'s> {
                 self.findings.push(finding.help("move pools into another repository"));
             }
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
-            Some(PoolTarget::Config(Box::new(rendered)))
+            Some(targets)
         }
     }
 

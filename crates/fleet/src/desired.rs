@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::drain::{DrainMode, DrainPolicy};
 use crate::fields::map;
 use crate::gates::Gate;
+use crate::render::config_map_name;
 use crate::schedule::Schedule;
+use crate::sizes::Sizes;
 use kubelet_config::Minor;
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::Document;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
@@ -45,12 +49,6 @@ impl Desired {
         self.pools.values().all(|pool| pool.named.is_none())
     }
 
-    /// Names of the pools' ConfigMaps.
-    #[must_use]
-    pub fn config_maps(&self) -> BTreeSet<String> {
-        let name = |pool: &Pool| Some(pool.target.rendered()?.config_map.clone());
-        self.pools.values().filter_map(name).collect()
-    }
 }
 
 /// Desired state of one pool.
@@ -66,8 +64,8 @@ pub struct Pool {
     pub priority: i64,
     /// Rollout policy.
     pub policy: RolloutPolicy,
-    /// Target of its nodes.
-    pub target: PoolTarget,
+    /// What its nodes should run.
+    pub targets: PoolTargets,
     /// How its nodes combine the target with their own configuration (`spec.kubelet.placement`). `None`: the default of
     /// what carries the assignments.
     pub placement: Option<Placement>,
@@ -89,6 +87,44 @@ impl Pool {
     pub fn selects(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
         self.named.as_ref().map_or_else(|| self.selector.matches(labels), |named| named.contains(node))
     }
+
+    /// The configuration of the nodes, or that of a typical machine if it follows from the size of a node. `None`: the nodes
+    /// run their local configuration.
+    #[must_use]
+    pub fn rendered(&self) -> Option<&Rendered> {
+        self.targets.typical().rendered()
+    }
+
+    /// The pool as a node of this capacity has it. `None` if its target depends on a capacity that is unknown.
+    #[must_use]
+    pub fn for_node(&self, capacity: Capacity) -> Option<SizedPool<'_>> {
+        let (size, target) = match &self.targets {
+            PoolTargets::Same(target) => (None, Arc::clone(target)),
+            PoolTargets::BySize(sizes) => {
+                let (size, target) = sizes.of(capacity)?;
+                (Some(size), target)
+            }
+        };
+        Some(SizedPool { pool: self, size, target })
+    }
+}
+
+/// A pool as its nodes of one size have it.
+#[derive(Debug, Clone)]
+pub struct SizedPool<'a> {
+    pool: &'a Pool,
+    /// The size. `None`: all nodes of the pool have the same target.
+    pub size: Option<Capacity>,
+    /// What the nodes should run.
+    pub target: Arc<PoolTarget>,
+}
+
+impl Deref for SizedPool<'_> {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        self.pool
+    }
 }
 
 /// The own configuration of nodes, as the repository has it.
@@ -100,7 +136,61 @@ pub struct OwnConfig {
     pub document: Arc<Document>,
 }
 
-/// Configuration of a pool's nodes.
+/// What the nodes of a pool should run.
+#[derive(Debug, Clone)]
+pub enum PoolTargets {
+    /// All nodes the same.
+    Same(Arc<PoolTarget>),
+    /// What follows from the size of each node (`spec.kubelet.reserve`).
+    BySize(Arc<Sizes>),
+}
+
+impl PoolTargets {
+    /// The only target, or that of a typical machine.
+    #[must_use]
+    pub fn typical(&self) -> &Arc<PoolTarget> {
+        match self {
+            Self::Same(target) => target,
+            Self::BySize(sizes) => sizes.reference(),
+        }
+    }
+
+    /// The sizes, if the target follows from the size of each node.
+    #[must_use]
+    pub fn sizes(&self) -> Option<&Sizes> {
+        match self {
+            Self::Same(_) => None,
+            Self::BySize(sizes) => Some(sizes),
+        }
+    }
+
+    /// Reports whether nodes run the same configurations by both.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Same(target), Self::Same(other)) => target.hash() == other.hash(),
+            (Self::BySize(sizes), Self::BySize(other)) => sizes.is_same(other),
+            _ => false,
+        }
+    }
+
+    /// The same configurations in a fleet of another name.
+    #[must_use]
+    pub fn in_fleet(&self, fleet: &FleetName, pool: &PoolName) -> Self {
+        match self {
+            Self::Same(target) => target.in_fleet(fleet, pool).into(),
+            Self::BySize(sizes) => Self::BySize(Arc::new(sizes.in_fleet(fleet))),
+        }
+    }
+}
+
+impl From<PoolTarget> for PoolTargets {
+    fn from(target: PoolTarget) -> Self {
+        Self::Same(Arc::new(target))
+    }
+}
+
+/// What a node should run.
 #[derive(Debug, Clone)]
 pub enum PoolTarget {
     /// The local configuration of each node (`spec.kubelet.local: true`).
@@ -110,6 +200,18 @@ pub enum PoolTarget {
 }
 
 impl PoolTarget {
+    /// The same configuration in a fleet of another name.
+    #[must_use]
+    pub(crate) fn in_fleet(&self, fleet: &FleetName, pool: &PoolName) -> Self {
+        match self {
+            Self::Local => Self::Local,
+            Self::Config(rendered) => {
+                let config_map = config_map_name(fleet, pool, rendered.hash);
+                Self::Config(Box::new(Rendered { config_map, ..Rendered::clone(rendered) }))
+            }
+        }
+    }
+
     /// Hash of the rendered configuration. `None` for the local one.
     #[must_use]
     pub fn hash(&self) -> Option<ContentHash> {
@@ -154,7 +256,7 @@ impl Rendered {
 pub struct RolloutPolicy {
     /// Limit of unavailable nodes. Default 10%.
     pub max_unavailable: MaxUnavailable,
-    /// Canaries, which start before all other nodes.
+    /// Canaries, which start before all other nodes. `None`: one of each size, if the pool has sizes.
     pub canary: Option<Canary>,
     /// Number of failed nodes that the rollout tolerates. Default 0: the first failure stops it.
     pub max_failures: u32,
@@ -190,6 +292,12 @@ impl RolloutPolicy {
     #[must_use]
     pub fn canaries(&self) -> usize {
         self.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX))
+    }
+
+    /// Soak time of the canaries; zero without any.
+    #[must_use]
+    pub fn canary_soak(&self) -> Duration {
+        self.canary.filter(|canary| canary.nodes > 0).map_or(Duration::ZERO, |canary| canary.soak)
     }
 
     /// Reports whether nodes are drained for changes that need it.
@@ -273,7 +381,7 @@ map! {
     #[derive(Copy, PartialEq, Eq)]
     #[name("CanarySpec")]
     pub struct Canary {
-        /// Number of canaries. Default {default}; 0 disables the canaries of the fleet.
+        /// Number of canaries. Default {default}; 0 disables the canaries of the fleet, and those of sizes.
         #[default(1)]
         "nodes" => nodes: u32,
         /// Time that canaries must stay converged before the next node starts. Default {default}.

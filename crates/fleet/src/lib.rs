@@ -21,15 +21,19 @@ pub mod hold;
 mod kubelet_file;
 mod own;
 mod render;
+mod reserve;
 #[cfg(test)]
 mod scenarios;
 pub mod schedule;
 pub mod settings;
 mod single_file;
+mod sizes;
 pub mod snapshot;
 
 pub use build::{Built, CheckedPool, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
 pub use desired::*;
 pub use formats::DEFAULT_FLEET;
+pub use reserve::{Formula, Pods, Preset, Reserve, Reserved};
 pub use single_file::check_file;
+pub use sizes::{MAX_SIZES, REFERENCE, Sizes, TYPICAL, typical_sizes};

@@ -46,7 +46,7 @@ const ABOUT_UNSET: [&str; 3] = ["cluster-dns-missing", "default-changes-next", "
 
 impl Placed<'_> {
     /// Reports whether nodes of this version merge. An unset placement merges from 1.24 on.
-    fn overlays(self, minor: Minor) -> bool {
+    pub(super) fn overlays(self, minor: Minor) -> bool {
         self.placement.map_or(minor >= FIRST_OVERLAY, |placement| placement == Placement::Overlay)
     }
 }

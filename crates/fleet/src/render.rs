@@ -2,12 +2,13 @@
 //!
 //! All files except JSON patches are merge patches (RFC 7396): maps merge key by key, lists replace, null removes. As
 //! in the kubelet, null means "unset" everywhere, and maps of the result contain no null. Rendering adds no value
-//! that no file sets.
+//! that no file sets, except reservations that follow from the size of a node.
 
 use std::sync::Arc;
 
+use super::fields::Located;
 use super::own::Placed;
-use super::{Rendered, kubelet_file, own};
+use super::{PoolTarget, PoolTargets, Rendered, Reserve, Sizes, kubelet_file, own};
 use kubelet_config::Minor;
 use kubelet_config::document::{
     Document, Node, PatchKind, Syntax, apply_json_patch, apply_merge_patch, kind_of_patch, without_nulls,
@@ -18,6 +19,7 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, PoolName};
 
 /// Files of a pool's configuration, in merge order.
+#[derive(Clone)]
 pub(super) struct Layers {
     /// Base and the pool's own file, both KubeletConfigurations; either may be missing.
     pub files: Vec<Arc<Document>>,
@@ -25,14 +27,42 @@ pub(super) struct Layers {
     pub patches: Vec<Arc<Document>>,
 }
 
-/// Merges the files. Returns `None` if they do not merge, and adds a finding unless the check of the file reported
-/// the error.
-pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Document> {
+/// What names a configuration.
+#[derive(Clone)]
+pub(super) struct Named {
+    pub fleet: FleetName,
+    pub pool: PoolName,
+    /// Stored in the result.
+    pub path: String,
+}
+
+impl Named {
+    /// The configuration with this content.
+    pub(super) fn rendered(&self, document: Document) -> Rendered {
+        let canonical = document.canonical();
+        let hash = ContentHash::of(canonical.as_bytes());
+        let config_map = config_map_name(&self.fleet, &self.pool, hash);
+        Rendered { document, canonical, hash, config_map, path: self.path.clone() }
+    }
+}
+
+/// Name of the ConfigMap with this content. Two DNS labels and ten characters stay below the limit of 253 for object
+/// names.
+pub(super) fn config_map_name(fleet: &FleetName, pool: &PoolName, hash: ContentHash) -> String {
+    format!("{fleet}-{pool}-{}", hash.short())
+}
+
+/// Merges the files, and `reserved` between files and patches. Returns `None` if they do not merge, and adds a finding
+/// unless the check of the file reported the error.
+pub(super) fn merge(layers: &Layers, reserved: Option<&Node>, findings: &mut Vec<Finding>) -> Option<Document> {
     let mut node: Option<Node> = None;
     for file in &layers.files {
         // A root that is no map was reported when the file was checked.
         file.root.mapping()?;
         node = Some(apply_merge_patch(node, &file.root));
+    }
+    if let Some(reserved) = reserved {
+        node = Some(apply_merge_patch(node, reserved));
     }
     for patch in &layers.patches {
         match kind_of_patch(&patch.root) {
@@ -59,20 +89,30 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
     Some(document)
 }
 
-/// Renders the configuration of a pool and checks it for these kubelet versions, as nodes place it. `path` is stored in
-/// the result. Returns `None` if the files do not merge; errors of the merged configuration are findings only.
+/// Renders the configuration of a pool, for the typical machine if it depends on the size of the nodes. Checks it for
+/// these kubelet versions, as nodes place it. Returns `None` if the files do not merge; errors of the merged
+/// configuration are findings only.
 pub(super) fn render(
-    layers: &Layers,
-    fleet: &FleetName,
-    pool: &PoolName,
-    path: String,
+    layers: Layers,
+    reserve: Option<&Located<Reserve>>,
+    named: Named,
     (minors, placed): (&[Minor], Placed<'_>),
     strictness: Strictness,
     findings: &mut Vec<Finding>,
-) -> Option<(Rendered, Vec<Verdict>)> {
+) -> Option<(PoolTargets, Vec<Verdict>)> {
     let mut problems = Vec::new();
-    let merged = merge(layers, &mut problems);
-    if let Some(document) = &merged {
+    let pool = named.pool.clone();
+    let rendered = match reserve {
+        None => merge(&layers, None, &mut problems).map(|document| {
+            let target = PoolTarget::Config(Box::new(named.rendered(document.clone())));
+            (PoolTargets::from(target), document)
+        }),
+        Some(reserve) => {
+            let sizes = Sizes::new(layers, reserve, named, (minors, placed), &mut problems);
+            sizes.map(|(sizes, document)| (PoolTargets::BySize(Arc::new(sizes)), document))
+        }
+    };
+    if let Some((_, document)) = &rendered {
         kubelet_file::check_header(document, &mut problems);
     }
     // Pools may share the files, so findings about the merge name the pool.
@@ -80,21 +120,16 @@ pub(super) fn render(
         problem.message = format!("pool {pool}: {}", problem.message);
     }
     let mut verdicts = Vec::new();
-    if let Some(document) = &merged {
+    if let Some((_, document)) = &rendered {
         kubelet_file::check(document, &mut problems);
         let checked = own::check(document, placed, minors);
         verdicts = checked.verdicts;
-        problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
+        problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, &pool, document)));
     }
     strictness.apply(&mut problems);
     // Values keep their positions, so findings of a file occur again here; `dedupe` removes them.
     findings.extend(problems);
-    let document = merged?;
-    let canonical = document.canonical();
-    let hash = ContentHash::of(canonical.as_bytes());
-    // Two DNS labels and ten characters stay below the limit of 253 for object names.
-    let config_map = format!("{fleet}-{pool}-{}", hash.short());
-    Some((Rendered { document, canonical, hash, config_map, path }, verdicts))
+    Some((rendered?.0, verdicts))
 }
 
 /// Adds the pool's name to a finding about the whole configuration, for example about a default of an unset field.

@@ -38,10 +38,7 @@ pub(super) fn found(files: &[(&str, &str)]) -> Vec<String> {
 
 fn config<'d>(desired: &'d Desired, pool: &str) -> &'d Rendered {
     let pool = &desired.pools[&PoolName::new(pool).expect("a name")];
-    match &pool.target {
-        PoolTarget::Config(rendered) => rendered,
-        PoolTarget::Local => panic!("{} is local", pool.name),
-    }
+    pool.rendered().unwrap_or_else(|| panic!("{} is local", pool.name))
 }
 
 /// Files of one of the examples.
@@ -306,7 +303,7 @@ fn requires_explicit_selector_for_every_node() {
 fn reports_local_identical_and_missing_pools() {
     let local = format!("{POOL}spec: {{kubelet: {{local: true}}}}\n");
     let desired = good(&[("pools/gpu/pool.yaml", &local)]);
-    assert!(desired.pools.values().all(|pool| matches!(pool.target, PoolTarget::Local)));
+    assert!(desired.pools.values().all(|pool| pool.rendered().is_none()));
     // The unused configuration is checked as well.
     let beside = |text: &str| found(&[("pools/gpu/pool.yaml", &local), ("pools/gpu/kubelet.yaml", text)]);
     assert_eq!(beside(HEAD), Vec::<String>::new());

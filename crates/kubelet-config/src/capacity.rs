@@ -27,7 +27,7 @@ const NEARLY_ALL: u128 = 90;
 
 /// The capacity of a node (`status.capacity`). Small, because there may be thousands of nodes. A capacity of zero counts
 /// as unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capacity {
     /// CPU in thousandths of a core.
     cpu: Option<NonZeroU64>,
@@ -50,13 +50,52 @@ impl Capacity {
         }
     }
 
-    fn of(self, resource: Resource) -> Option<u64> {
+    /// The amount of a resource: thousandths of a core, or bytes. `None` if it is unknown.
+    #[must_use]
+    pub fn of(self, resource: Resource) -> Option<u64> {
         let capacity = match resource {
             Resource::Cpu => self.cpu,
             Resource::Memory => self.memory,
             Resource::EphemeralStorage => self.storage,
         };
         capacity.map(NonZeroU64::get)
+    }
+
+    /// The same capacity with this amount of a resource.
+    #[must_use]
+    pub fn with(mut self, resource: Resource, amount: u64) -> Self {
+        let amount = NonZeroU64::new(amount);
+        match resource {
+            Resource::Cpu => self.cpu = amount,
+            Resource::Memory => self.memory = amount,
+            Resource::EphemeralStorage => self.storage = amount,
+        }
+        self
+    }
+
+    /// Rounds each amount down to a multiple of its step, and leaves out resources without a step. An amount below its
+    /// step stays. `None` if an amount that has a step is unknown.
+    #[must_use]
+    pub fn rounded_down(self, steps: Self) -> Option<Self> {
+        Resource::ALL.into_iter().try_fold(Self::default(), |rounded, resource| {
+            let Some(step) = steps.of(resource) else { return Some(rounded) };
+            let amount = self.of(resource)?;
+            Some(rounded.with(resource, if amount < step { amount } else { amount - amount % step }))
+        })
+    }
+}
+
+impl fmt::Display for Capacity {
+    /// Writes the known amounts: `4 CPU, 16Gi`, `4 CPU, 16Gi, 100Gi disk`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Resource::ALL.into_iter().filter_map(|resource| Some((resource, self.of(resource)?)));
+        let text = |(resource, amount): (Resource, u64)| match resource {
+            Resource::Cpu if amount % 1000 == 0 => format!("{} CPU", amount / 1000),
+            Resource::Cpu => format!("{amount}m CPU"),
+            Resource::Memory => resource.amount_text(amount),
+            Resource::EphemeralStorage => format!("{} disk", resource.amount_text(amount)),
+        };
+        f.write_str(&known.map(text).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -73,9 +112,36 @@ pub enum Resource {
 }
 
 impl Resource {
-    const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::EphemeralStorage];
+    /// All resources.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::EphemeralStorage];
 
-    fn as_str(self) -> &'static str {
+    /// An amount as a quantity: `80m`, `1843Mi`, `16Gi`.
+    #[must_use]
+    pub fn amount_text(self, amount: u64) -> String {
+        const UNITS: [(u64, &str); 3] = [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
+        match self {
+            Self::Cpu => format!("{amount}m"),
+            Self::Memory | Self::EphemeralStorage => {
+                let whole = UNITS.into_iter().find(|(unit, _)| amount > 0 && amount % unit == 0);
+                whole.map_or_else(|| amount.to_string(), |(unit, suffix)| format!("{}{suffix}", amount / unit))
+            }
+        }
+    }
+
+    /// Reads an amount: thousandths of a core, or bytes. `None` for a text that is no quantity, or negative.
+    #[must_use]
+    pub fn amount(self, text: &str) -> Option<u64> {
+        let quantity = Quantity::parse(text).ok().filter(|amount| !amount.is_negative())?;
+        let amount = match self {
+            Self::Cpu => quantity.rounded_up_thousandths(),
+            Self::Memory | Self::EphemeralStorage => quantity.rounded_up(),
+        };
+        u64::try_from(amount).ok()
+    }
+
+    /// Name of the resource in `kubeReserved`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Memory => "memory",

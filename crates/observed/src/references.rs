@@ -41,8 +41,8 @@ impl References {
 
     /// Adds the ConfigMap that the content of a pool pointer names, valid or not. New nodes may be assigned it.
     pub fn add_pointer(&mut self, pointer: &FetchedConfigMap) {
-        let name = PoolPointer::named_by(pointer).map(str::to_owned);
-        self.pointed.extend(name.map(|name| ConfigMapKey { namespace: pointer.namespace.clone(), name }));
+        let names = PoolPointer::named_by(pointer).map(str::to_owned);
+        self.pointed.extend(names.map(|name| ConfigMapKey { namespace: pointer.namespace.clone(), name }));
     }
 
     /// Reports whether the content of a pool pointer names this ConfigMap.

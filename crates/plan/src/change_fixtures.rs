@@ -24,7 +24,7 @@ pub fn config(fields: &str) -> Rendered {
 pub fn wants(fields: &str, allowed: Class) -> Desired {
     let mut pool = pool("a", 0, policy(1));
     pool.policy.allow_disruption = allowed;
-    pool.target = PoolTarget::Config(Box::new(config(fields)));
+    pool.targets = PoolTarget::Config(Box::new(config(fields))).into();
     desired([pool])
 }
 

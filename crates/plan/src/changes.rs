@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use kubelet_config::Minor;
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::{Document, Entry, FieldChange, Mapping, Node, Value, changes, path_of};
 use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::fields::{self, secrets};
@@ -16,6 +17,8 @@ use nodecfg_observed::{OwnValues, UnreadReason};
 /// Changed fields of the nodes that leave one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet {
+    /// Size of the nodes. `None`: all nodes of the pool have the same target.
+    pub size: Option<Capacity>,
     /// Current configuration; `None`: the local configuration, whose content is unknown.
     pub from: Option<ConfigSource>,
     /// Placement of the current configuration; `None` if it is unknown, and for the local configuration.

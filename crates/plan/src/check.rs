@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::convergence::Target;
-use crate::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, Step, WaveKind, Why};
+use crate::{Action, ChangeSet, ConfigMapPlan, Plan, PoolPlan, Scope, SizeTarget, Step, WaveKind, Why};
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class, direction};
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement};
+use nodecfg_contract::{Assignment, ContentHash, KUBELET_KEY, Placement};
 use nodecfg_fleet::Desired;
 use nodecfg_fleet::drain::DrainMode;
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
@@ -21,7 +21,7 @@ use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 mod changed_fields;
 mod evidence;
 
-use changed_fields::PoolChanges;
+use changed_fields::{PoolChanges, Start};
 pub use evidence::check_returning;
 
 /// A violated invariant.
@@ -227,15 +227,15 @@ impl Checker<'_> {
         self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), subject, "its waves are out of order");
         self.domains(pool, subject);
 
-        if let Some(source) = pool.target.source() {
-            self.target(pool, source, subject);
+        for of_size in pool.targets.by_size() {
+            self.target(pool, of_size, subject);
         }
         self.disruption(pool, subject);
         self.removals(pool, subject);
         let changes = PoolChanges::of(pool, self.same_version);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
-                self.require(wave.steps.len() <= pool.policy.canaries(), subject, "has more canaries than its policy");
+                self.canaries(pool, &wave.steps, subject);
             }
             for step in &wave.steps {
                 self.step(pool, &changes, wave.kind, step);
@@ -278,9 +278,19 @@ impl Checker<'_> {
         self.require(right, subject, "its waves differ from its domains");
     }
 
+    /// A pool has as many canaries as its policy says. Without such a policy, it has one canary of each size.
+    fn canaries(&mut self, pool: &PoolPlan, steps: &[Step], subject: fmt::Arguments<'_>) {
+        let mut sizes: Vec<_> = steps.iter().map(|step| pool.targets.size_of(&step.node)).collect();
+        sizes.sort();
+        let by_size = pool.policy.canary.is_none() && sizes.windows(2).all(|pair| matches!(pair, [a, b] if a != b));
+        let fits = steps.len() <= pool.policy.canaries() || (by_size && sizes.iter().all(Option::is_some));
+        self.require(fits, subject, "has more canaries than its policy");
+    }
+
     /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it. The target names it by namespace,
     /// name and key, without uid and version.
-    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: fmt::Arguments<'_>) {
+    fn target(&mut self, pool: &PoolPlan, of_size: &SizeTarget, subject: fmt::Arguments<'_>) {
+        let Some(source) = of_size.target.source() else { return };
         let Some(map) = &source.config_map else {
             self.require(false, subject, "its target names no ConfigMap");
             return;
@@ -290,11 +300,12 @@ impl Checker<'_> {
             .config_maps
             .iter()
             .any(|planned| planned.map.config.config_map == map.name && planned.map.pool == pool.name);
-        self.require(planned || pool.assignments() == 0, subject, "its ConfigMap is not in the plan");
+        let is_assigned = |step: &Step| step.action == Action::Assign && step.assignment.to.as_ref() == Some(source);
+        self.require(planned || !pool.steps().any(is_assigned), subject, "its ConfigMap is not in the plan");
         let ours = map.namespace == self.plan.namespace.as_str() && map.kubelet_config_key == KUBELET_KEY;
         self.require(ours, subject, "its target is in another namespace or under another key");
         self.require(map.uid.is_none() && map.resource_version.is_none(), subject, "its target pins a version");
-        let hash = pool.target.hash().map(|hash| hash.short());
+        let hash = of_size.target.hash().map(|hash| hash.short());
         let named = hash.is_some_and(|hash| map.name == format!("{}-{}-{hash}", self.plan.fleet, pool.name));
         self.require(named, subject, "its target is not named by its hash");
     }
@@ -306,7 +317,9 @@ impl Checker<'_> {
             let node = self.observed.nodes.get(&step.node);
             let runs = node.and_then(|node| node.status.active.as_ref());
             let placement = node.map(Node::active_placement);
+            let size = pool.targets.size_of(&step.node);
             let same = |set: &ChangeSet| match (&set.from, runs) {
+                _ if set.size != size => false,
                 (Some(from), Some(runs)) => from.names_same(runs) && set.placement == placement,
                 (None, None) => true,
                 _ => false,
@@ -320,11 +333,11 @@ impl Checker<'_> {
         }
         let mut worst = None;
         for set in &pool.changes {
-            let merged = pool.target.placement().map(|placement| placement == Placement::Overlay);
+            let merged = pool.targets.placement().map(|placement| placement == Placement::Overlay);
             let right = merged.is_none_or(|merged| merged == set.merged);
             self.require(right, subject, "its changes are merged in another way than its placement says");
             let readable = set.from.is_some() || set.is_sampled();
-            let known = readable && set.from_known && pool.target != Target::Local;
+            let known = readable && set.from_known && !pool.targets.is_local();
             for field in &set.fields {
                 let path = &field.change.path;
                 let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
@@ -359,8 +372,10 @@ impl Checker<'_> {
     /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
     fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
         let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
-        let same = |(from, placement): (&ConfigSource, Option<Placement>)| {
-            pointed.is_some_and(|pointed| from.names_same(pointed)) && placement == step.assignment.present_placement
+        let size = pool.targets.size_of(&step.node);
+        let same = |(of_size, from, placement): Start<'_>| {
+            let is_pointed = pointed.is_some_and(|pointed| from.names_same(pointed));
+            of_size == size && is_pointed && placement == step.assignment.present_placement
         };
         let worst = changes.reverted.iter().filter(|(from, _)| same(*from)).filter_map(|(_, class)| *class).max();
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
@@ -400,9 +415,15 @@ impl Checker<'_> {
         self.require(starts_there, subject, "does not start from the observed source");
         self.require(step.was_ready == ready, subject, "its readiness is stated wrongly");
         self.require(!step.available || is_usable(node), subject, "is not available but called available");
+        let Some(target) = pool.targets.of(&step.node) else {
+            return self.require(false, subject, "has a step without a target");
+        };
+        let of_size = self.desired.pools.get(&pool.name).and_then(|pool| pool.for_node(node.capacity));
+        let rendered = of_size.and_then(|pool| pool.target.hash());
+        self.require(target.hash() == rendered, subject, "has another target than its size");
         match &step.action {
             Action::Await { .. } => {
-                let arrived = pool.target.is_named_by(from.as_ref());
+                let arrived = target.is_named_by(from.as_ref());
                 self.require(arrived, subject, "is awaited without pointing at the target");
             }
             Action::Assign => {
@@ -412,12 +433,12 @@ impl Checker<'_> {
                         && content.placement == *to_placement
                         && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
                 });
-                let again = same && pool.target.is_named_by(from.as_ref());
+                let again = same && target.is_named_by(from.as_ref());
                 self.require(!again, subject, "is assigned its current source");
                 // What runs is what was reviewed, with the disruption that the repository allows.
-                self.require(*to_hash == pool.target.hash(), subject, "is assigned other content than its pool's");
-                let wanted = pool.target.placement();
-                let placed = match pool.target {
+                self.require(*to_hash == target.hash(), subject, "is assigned other content than its pool's");
+                let wanted = target.placement();
+                let placed = match &**target {
                     Target::Local => to_placement.is_none(),
                     Target::Source(_) => *to_placement == wanted.or(content.placement),
                 };
@@ -430,10 +451,12 @@ impl Checker<'_> {
                 self.require(allowed, subject, "may be disrupted more or less than its pool allows");
                 self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
                 let runs = node.status.active.as_ref();
-                let is_start = |source: &ConfigSource, placement| {
-                    placement == Some(node.active_placement()) && runs.is_some_and(|runs| source.names_same(runs))
+                let size = pool.targets.size_of(&step.node);
+                let is_start = |(of_size, source, placement): &Start<'_>| {
+                    let runs = runs.is_some_and(|runs| source.names_same(runs));
+                    *of_size == size && *placement == Some(node.active_placement()) && runs
                 };
-                let needed = changes.needing_drain.iter().any(|(source, placement)| is_start(source, *placement));
+                let needed = changes.needing_drain.iter().any(is_start);
                 self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
@@ -444,7 +467,7 @@ impl Checker<'_> {
                 let waits = wave != WaveKind::Unavailable;
                 let able = ready && !node.cordoned && !node.has_drain_taint();
                 self.require(!waits || able, subject, "is unavailable but waits for budget");
-                self.require(to.as_ref() == pool.target.source(), subject, "is not pointed at its pool's target");
+                self.require(to.as_ref() == target.source(), subject, "is not pointed at its pool's target");
             }
         }
     }
@@ -507,9 +530,10 @@ impl Checker<'_> {
                 let content = node.and_then(|node| node.content).unwrap_or_default();
                 let same = node.is_some_and(|node| node.uid == added.uid && node.source == added.from);
                 let same = same && content.placement == added.from_placement;
-                let placement = pool.target.placement();
+                let hash = pool.targets.of(&left.node).and_then(|target| target.hash());
+                let placement = pool.targets.placement();
                 let placed = added.to_placement == placement.or(content.placement);
-                let to_target = added.to_hash == pool.target.hash() && placed;
+                let to_target = added.to_hash == hash && placed;
                 self.require(
                     same && added.from.is_some() && added.from == added.to && to_target,
                     format_args!("node {}", left.node),
@@ -518,17 +542,18 @@ impl Checker<'_> {
                 let kept = content.placement.is_none() || content.placement == placement;
                 let runs = placement.is_none() || content.active_placement == placement && kept;
                 self.require(
-                    content.active == pool.target.hash() && runs,
+                    content.active == hash && runs,
                     format_args!("node {}", left.node),
                     "gets the hash or the placement of what it does not run",
                 );
             }
             if let (Why::Converged, Some(node)) = (&left.why, self.observed.nodes.get(&left.node)) {
                 let placement = node.content.and_then(|content| content.active_placement);
-                let wanted = pool.target.placement();
+                let wanted = pool.targets.placement();
+                let target = pool.targets.of(&left.node);
                 let placed = node.content.is_none() || wanted.is_none() || placement == wanted;
                 self.require(
-                    pool.target.is_named_by(node.source.as_ref()) && placed,
+                    target.is_some_and(|target| target.is_named_by(node.source.as_ref())) && placed,
                     format_args!("node {}", left.node),
                     "is called converged but points elsewhere",
                 );

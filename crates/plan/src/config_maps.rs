@@ -10,7 +10,7 @@ use kubelet_config::document::Document;
 use nodecfg_contract::config_map::{FetchedConfigMap, PoolConfigMap};
 use nodecfg_contract::names::{NamespaceName, NodeName};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash, KUBELET_KEY};
-use nodecfg_fleet::{Desired, Pool, Rendered};
+use nodecfg_fleet::{Desired, Pool, Rendered, SizedPool};
 use nodecfg_observed::{ConfigMapKey, Observed};
 
 /// Index of the observed ConfigMaps. It parses each content once, because thousands of nodes share a few ConfigMaps.
@@ -90,7 +90,7 @@ impl<'a> ConfigMapIndex<'a> {
 
     /// Returns the owner of the ConfigMap that a node of `pool` points at, and whether it has the desired content.
     #[must_use]
-    pub fn current_source(&self, source: &ConfigSource, pool: &Pool) -> CurrentSource {
+    pub fn current_source(&self, source: &ConfigSource, pool: &SizedPool<'_>) -> CurrentSource {
         let wanted = pool.target.hash();
         let fleet = ConfigMapKey::of(source)
             .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))

@@ -258,7 +258,7 @@ fn agent_that_knows_no_placements_gets_none() {
             assert_eq!(left(&planned(&desired, &cluster)).why, Why::AgentOutdated);
         }
         let mut local = overlaying();
-        local.pools.values_mut().for_each(|pool| pool.target = PoolTarget::Local);
+        local.pools.values_mut().for_each(|pool| pool.targets = PoolTarget::Local.into());
         assert_eq!(planned(&local, &cluster).pools[0].assignments(), 1, "a reset needs no placement");
     }
 }

@@ -15,12 +15,13 @@ use super::{Action, Plan, PoolPlan, Problem, Step, sample};
 use crate::changes::ChangeSet;
 use crate::changes::LostField;
 use crate::changes::{ChangedField, OmittedField, changed_fields, omitted_fields, returning_fields, worst};
-use crate::target::pool_placement;
+use crate::target::{Targets, pool_placement};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{Class, StateFile};
 use kubelet_config::{Minor, risk};
 use nodecfg_contract::{ConfigSource, Placement};
-use nodecfg_fleet::{Pool, RolloutPolicy};
+use nodecfg_fleet::{Pool, RolloutPolicy, SizedPool};
 use nodecfg_observed::{Node, OwnValues};
 
 /// Total effect of a pool's changes on running pods.
@@ -51,10 +52,11 @@ impl Disruption {
     }
 
     /// Summarizes the changes of a pool with this policy.
-    fn of(sets: &[ChangeSet], policy: &RolloutPolicy) -> Self {
+    pub(super) fn of(sets: &[ChangeSet], unready: usize, policy: &RolloutPolicy) -> Self {
         let fields: Vec<&ChangedField> = sets.iter().flat_map(|set| &set.fields).collect();
         Self {
             unknown: sets.iter().filter(|set| !set.has_risk()).map(|set| set.nodes).sum(),
+            unready,
             ..Self::of_fields(fields, policy)
         }
     }
@@ -144,13 +146,13 @@ struct Group<'a> {
     asked: Vec<&'a Node>,
 }
 
-/// Groups the assigned nodes by the configurations that they may run, and computes the changed fields and their risk
-/// per group.
+/// Groups the assigned nodes of one size by the configurations that they may run, and computes the changed fields and
+/// their risk per group. Also returns the number of nodes whose kubelet sets containers with probes to not ready.
 pub(super) fn assess<'a>(
-    pool: &Pool,
+    pool: &SizedPool<'_>,
     assigned: impl Iterator<Item = &'a Node>,
     index: &ConfigMapIndex<'_>,
-) -> (Vec<ChangeSet>, Disruption) {
+) -> (Vec<ChangeSet>, usize) {
     let new = pool.target.rendered().map(|rendered| &rendered.document);
     let observed = index.observed();
     let placement = pool_placement(pool, observed);
@@ -205,13 +207,12 @@ pub(super) fn assess<'a>(
                 },
                 from: start.from,
                 placement: start.placement,
+                size: pool.size,
             }
         })
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
-    let unready = unready.map(|(_, nodes)| nodes).sum();
-    let disruption = Disruption { unready, ..Disruption::of(&sets, &pool.policy) };
-    (sets, disruption)
+    (sets, unready.map(|(_, nodes)| nodes).sum())
 }
 
 /// Reports whether the ConfigMap of a source has other content than the agent of the node verified for it.
@@ -224,14 +225,21 @@ pub(super) fn has_other_content(node: &Node, source: &ConfigSource, index: &Conf
 
 /// Sets on each step whose node can be rolled back: the disruption of the rollback, if the policy does not allow it, and
 /// whether the rollback needs a drain.
-pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
-    let mut needs: BTreeMap<Start, Option<Class>> = BTreeMap::new();
+pub(super) fn assess_rollbacks<'a>(
+    pool: &Pool,
+    targets: &Targets,
+    steps: impl Iterator<Item = &'a mut Step>,
+    sets: &[ChangeSet],
+) {
+    let mut needs: BTreeMap<(Option<Capacity>, Start), Option<Class>> = BTreeMap::new();
     for set in sets.iter().filter(|set| !set.is_sampled()) {
-        let class = needs.entry(Start { from: set.from.clone(), placement: set.placement }).or_default();
+        let start = Start { from: set.from.clone(), placement: set.placement };
+        let class = needs.entry((set.size, start)).or_default();
         *class = (*class).max(set.fields.iter().filter_map(rollback_class).max());
     }
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
-        let class = needs.get(&Start::of(&step.assignment)).copied().flatten();
+        let start = (targets.size_of(&step.node), Start::of(&step.assignment));
+        let class = needs.get(&start).copied().flatten();
         step.rollback_needs = class.filter(|class| *class > pool.policy.allow_disruption);
         step.rollback_drain = step.drain || (pool.policy.drains_nodes() && class >= Some(Class::Drain));
     }

@@ -115,7 +115,7 @@ fn accepts_unknown_current_configuration() {
     assert_eq!(found, Disruption { unknown: 2, unready: 2, ..Disruption::default() });
     // The local configuration is unknown as a target as well.
     let mut local = pool("a", 0, policy(1));
-    local.target = PoolTarget::Local;
+    local.targets = PoolTarget::Local.into();
     let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
     let plan = planned(&desired([local]), &cluster);
     assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, unready: 1, ..Disruption::default() });
@@ -193,7 +193,7 @@ fn riskiest_version_decides_about_change_and_rollback() {
 fn change_of_unknown_content_to_no_fields_has_an_unknown_risk() {
     let mut wanted = wants("", Class::None);
     let pool = wanted.pools.values_mut().next().unwrap();
-    pool.target = PoolTarget::Config(Box::new(rendered_of("a", "")));
+    pool.targets = PoolTarget::Config(Box::new(rendered_of("a", ""))).into();
     let plan = planned(&wanted, &cluster([node("n1", "a")], &[]));
     assert_eq!(plan.pools[0].disruption.unknown, 1);
 }

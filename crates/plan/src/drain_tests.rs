@@ -29,7 +29,7 @@ fn hash(fields: &str) -> ContentHash {
 fn wants(fields: &str, allow_disruption: Class) -> Desired {
     let target = PoolTarget::Config(Box::new(rendered_of("a", fields)));
     let policy = RolloutPolicy { allow_disruption, ..policy(1) };
-    desired([Pool { target, ..pool("a", 64, policy) }])
+    desired([Pool { targets: target.into(), ..pool("a", 64, policy) }])
 }
 
 fn cluster(node: Node) -> Observed {
@@ -138,7 +138,7 @@ fn mark_of_a_deleted_node_is_not_released() {
 #[test]
 fn return_to_the_local_configuration_is_drained() {
     let mut desired = wants(STATIC, Class::Drain);
-    desired.pools.values_mut().for_each(|pool| pool.target = PoolTarget::Local);
+    desired.pools.values_mut().for_each(|pool| pool.targets = PoolTarget::Local.into());
     let plan = planned(&desired, &cluster(runs(STATIC)));
     assert_eq!(plan.pools[0].drains(), 1);
 }

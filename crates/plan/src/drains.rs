@@ -15,12 +15,12 @@ use kubelet_config::Minor;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::{ConfigSource, Placement};
-use nodecfg_fleet::{Pool, PoolTarget, Rendered};
+use nodecfg_fleet::{PoolTarget, Rendered, SizedPool};
 use nodecfg_observed::{Drain, Node, Observed, OwnValues};
 
 /// Decides which nodes of a pool are drained. Compares each configuration once, because thousands of nodes share a few.
 pub(super) struct DrainNeeds<'a> {
-    pool: &'a Pool,
+    pool: &'a SizedPool<'a>,
     index: &'a ConfigMapIndex<'a>,
     /// How the nodes must combine the configuration of the pool with their own.
     placement: Placement,
@@ -57,9 +57,9 @@ impl DrainNeed {
 }
 
 impl<'a> DrainNeeds<'a> {
-    /// `nodes`: the nodes of the pool.
+    /// `nodes`: the nodes of the pool with this target.
     pub(super) fn new(
-        pool: &'a Pool,
+        pool: &'a SizedPool<'a>,
         nodes: impl IntoIterator<Item = &'a Node>,
         index: &'a ConfigMapIndex<'a>,
     ) -> Self {
@@ -89,7 +89,7 @@ impl<'a> DrainNeeds<'a> {
     }
 
     fn needs(&self, node: &Node, from: Start) -> DrainNeed {
-        let PoolTarget::Config(rendered) = &self.pool.target else { return DrainNeed::Unknown };
+        let PoolTarget::Config(rendered) = &*self.pool.target else { return DrainNeed::Unknown };
         let source = from.from.as_ref().filter(|source| !has_other_content(node, source, self.index));
         let known = source.map(|source| self.known(node, source, &from, rendered));
         if let Some(known) = known.filter(|known| *known != DrainNeed::Unknown || !may_be_sampled(&from)) {
@@ -141,13 +141,13 @@ fn may_be_sampled(from: &Start) -> bool {
 /// Whether the riskiest answer of these nodes needs a drain. `None` without an answer, and if it leaves the risk of a field
 /// unknown.
 fn sampled<'a>(
-    pool: &Pool,
+    pool: &SizedPool<'_>,
     nodes: impl IntoIterator<Item = &'a Node>,
     from: &Start,
     placement: Placement,
     index: &ConfigMapIndex<'_>,
 ) -> Option<bool> {
-    let PoolTarget::Config(rendered) = &pool.target else { return None };
+    let PoolTarget::Config(rendered) = &*pool.target else { return None };
     let assigned = from.from.as_ref().and_then(|source| index.document(source));
     let new = (&rendered.document, placement);
     let (fields, _) = sample::changes_of(nodes.into_iter(), index.observed(), assigned.as_ref(), new)?;

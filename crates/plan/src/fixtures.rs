@@ -10,17 +10,21 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::{Options, Scope};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::label_selector::LabelSelector;
-use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
+use nodecfg_contract::labels::{
+    CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL,
+};
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, KUBELET_KEY, KubeletVersion, Placement};
 use nodecfg_fleet::schedule::Exclusion;
-use nodecfg_fleet::{Canary, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
+use nodecfg_fleet::snapshot::Snapshot;
+use nodecfg_fleet::{Canary, Checks, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy, build};
 use nodecfg_observed::{
     ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness,
 };
@@ -90,7 +94,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         named: None,
         priority: 0,
         policy,
-        target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        targets: PoolTarget::Config(Box::new(rendered(name, max_pods))).into(),
         placement: None,
         own: None,
         require_nodes: None,
@@ -98,6 +102,27 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),
         files: BTreeSet::new(),
     }
+}
+
+/// The pool with reservations by the size of its nodes: `reserve` is `spec.kubelet.reserve`.
+pub fn sized(pool: Pool, reserve: &str) -> Pool {
+    let name = &pool.name;
+    let file = format!(
+        "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec:\n  kubelet:\n    reserve: {reserve}\n"
+    );
+    let fleet = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\n";
+    let (pool_path, kubelet_path) = (format!("pools/{name}/pool.yaml"), format!("pools/{name}/kubelet.yaml"));
+    let kubelet = &pool.rendered().unwrap().canonical;
+    let files = [("nodecfg.yaml", fleet), (pool_path.as_str(), file.as_str()), (kubelet_path.as_str(), kubelet.as_str())];
+    let built = build(&Snapshot::of_texts(files), &Checks::default());
+    let read = built.desired.unwrap_or_else(|| panic!("{:?}", built.findings)).pools.remove(name).unwrap();
+    Pool { targets: read.targets, ..pool }
+}
+
+/// The node with this capacity.
+#[must_use]
+pub fn of_capacity(node: Node, cpu: &str, memory: &str) -> Node {
+    Node { capacity: Capacity::parse(Some(cpu), Some(memory), Some("100Gi")), ..node }
 }
 
 pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
@@ -199,24 +224,28 @@ pub fn with_config_map(observed: &mut Observed, pool: &str, rendered: &Rendered)
 
 /// Adds the pointer of a pool of the fleet, which names the rendered content.
 pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
-    let pool_name = pool_name(pool);
-    let name = PoolPointer::name(&fleet(), &pool_name);
-    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
-    let managed = managed(&name, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
-    observed.pointers.insert(key.clone(), managed);
     let config = PoolConfig {
         config_map: rendered.config_map.clone(),
         hash: rendered.hash,
         kubelet: rendered.canonical.clone(),
         placement: Some(observed.default_placement()),
     };
-    let pointer = PoolPointer { config: Some(config), commit: None };
+    with_pointer_to(observed, pool, &PoolPointer::to(Some(config), None));
+}
+
+/// Adds the pointer of a pool of the fleet with this content.
+pub fn with_pointer_to(observed: &mut Observed, pool: &str, pointer: &PoolPointer) {
+    let name = PoolPointer::name(&fleet(), &pool_name(pool));
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
+    let annotations = pointer.annotations();
+    let hash = annotations.get(CONTENT_HASH_ANNOTATION).map(String::as_str);
+    observed.pointers.insert(key.clone(), managed(&name, Some("fleet"), Some(pool), hash));
     let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet"), (CONFIG_MAP_POOL_LABEL, pool)];
     let content = FetchedConfigMap {
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         resource_version: "1".to_owned(),
-        annotations: pointer.annotations().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
-        data: pointer.data().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        annotations: annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        data: pointer.data(),
         ..FetchedConfigMap::default()
     };
     observed.contents.insert(key, Some(content));

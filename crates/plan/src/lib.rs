@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::convergence::Target;
 use kubelet_config::finding::Finding;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::config_map::PoolConfigMap;
@@ -82,6 +81,8 @@ mod returning_tests;
 #[cfg(test)]
 mod sample_tests;
 #[cfg(test)]
+mod size_tests;
+#[cfg(test)]
 mod skipped_tests;
 #[cfg(test)]
 mod tests;
@@ -106,13 +107,13 @@ pub use present::{is_available, present_state};
 pub use problem::{NearLabel, PointerChange, Problem};
 pub use problem::{fix, loss_fix, rollback_fix};
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
-pub use required_config_maps::required_config_maps;
+pub use required_config_maps::{required_config_maps, wanted_config_maps};
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
 pub use reviewed::{PlanId, ReviewedPlan};
 pub use sample::nodes_to_sample;
 pub use selection::DoubtfulSelection;
 pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
-pub use target::pool_target;
+pub use target::{SizeGroup, SizeGroups, SizeTarget, Targets, pool_target};
 pub use verdicts::CLUSTER_FINDINGS;
 pub use why::{Owner, Why};
 
@@ -163,8 +164,8 @@ pub struct ConfigMapPlan {
 pub struct PoolPlan {
     /// The pool.
     pub name: PoolName,
-    /// Target of the nodes.
-    pub target: Target,
+    /// Targets of the nodes.
+    pub targets: Targets,
     /// Number of nodes in the pool, including contested nodes that are reported here.
     pub nodes: usize,
     /// Number of nodes that may be unavailable at once.

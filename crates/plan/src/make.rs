@@ -22,7 +22,9 @@ use crate::convergence::Target;
 use crate::options::Options;
 use crate::options::Scope;
 use crate::present::refuses;
-use crate::target::pool_target;
+use crate::required_config_maps::wanted_config_maps;
+use crate::target::{SizeGroup, SizeGroups, pool_target};
+use crate::{Disruption, Step};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_fleet::{Desired, Pool, PoolTarget, dedupe};
@@ -42,28 +44,37 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     }
     let contested = contested_by_pool(&members, &options.scope);
 
-    let mut config_maps = Vec::new();
+    let mut config_maps: BTreeMap<String, ConfigMapPlan> = BTreeMap::new();
     let mut pools = Vec::new();
     let mut findings = Vec::new();
     let mut pointer_changes = BTreeMap::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
-        let pointer = PublishedPointer::of(desired, pool, observed, options);
+        let members = Members { pool, sizes: SizeGroups::of(pool, nodes), contested };
+        let pointer = PublishedPointer::of(desired, &members.sizes, pool, observed, options);
         let pointer_due = pointer.as_ref().is_some_and(|pointer| pointer.is_due);
-        let mut planned = plan_pool(pool, nodes, contested, observed, &index, pointer_due, options);
+        let mut planned = plan_pool(&members, observed, &index, pointer_due, options);
         // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().map(|node| &node.name)) {
             pools.push(planned);
             continue;
         }
-        if let PoolTarget::Config(rendered) = &pool.target {
-            if pool.placement == Some(Placement::Overlay) && observed.default_placement() == Placement::Replace {
-                problems.push(Problem::OverlayOnNodes { pool: pool.name.clone() });
-            }
-            let assigned = planned.assignments();
-            match index.need(pool, rendered, &options.namespace, assigned, || on_target(nodes, &planned)) {
-                Ok(map) if assigned > 0 => config_maps.push(map),
+        findings.extend(members.sizes.warning.clone());
+        let overlays = pool.placement == Some(Placement::Overlay) && !planned.targets.is_local();
+        if overlays && observed.default_placement() == Placement::Replace {
+            problems.push(Problem::OverlayOnNodes { pool: pool.name.clone() });
+        }
+        for group in &members.sizes.groups {
+            let PoolTarget::Config(rendered) = &*group.pool.target else { continue };
+            let is_assigned = |step: &&Step| {
+                step.action == Action::Assign && planned.targets.size_of(&step.node) == group.pool.size
+            };
+            let assigned = planned.steps().filter(is_assigned).count();
+            match index.need(pool, rendered, &options.namespace, assigned, || on_target(&group.nodes, &planned)) {
+                Ok(map) if assigned > 0 => {
+                    config_maps.insert(map.map.config.config_map.clone(), map);
+                }
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }
@@ -73,18 +84,24 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 findings.push(change.warning(pool, &options.namespace));
                 pointer_changes.insert(pool.name.clone(), change);
             }
-            match pointer_move(pointer, desired, pool, &planned, observed, options) {
+            match pointer_move(pointer, desired, &planned, observed, options) {
                 Ok(moved) => planned.pointer = moved,
                 Err(problem) => problems.push(problem),
             }
         }
         findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
-        let assigned = planned.steps().filter(|step| step.action == Action::Assign);
-        let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
-        findings.extend(override_warnings(pool, assigned));
-        let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
-        findings.extend(found);
-        problems.extend(refused);
+        let mut refused = Vec::new();
+        for group in &members.sizes.groups {
+            let assigned = planned.steps().filter(|step| step.action == Action::Assign);
+            let assigned = assigned.filter(|step| planned.targets.size_of(&step.node) == group.pool.size);
+            let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
+            findings.extend(override_warnings(&group.pool, assigned));
+            let (found, problem) = verdicts::check_pool(group, observed, &planned, options.gate);
+            findings.extend(found);
+            refused.extend(problem);
+        }
+        // One size is an example of the others.
+        problems.extend(refused.into_iter().next());
         pools.push(planned);
     }
     if !problems.is_empty() {
@@ -94,7 +111,6 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let warning =
         |doubt: &DoubtfulSelection| Some(selection::warning(desired.pools.get(&doubt.pool)?, doubt, &observed.nodes));
     findings.extend(doubtful.iter().filter_map(warning));
-    config_maps.sort_by(|a: &ConfigMapPlan, b| a.map.config.config_map.cmp(&b.map.config.config_map));
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let mut plan = Plan {
@@ -102,7 +118,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         fleet: desired.fleet.clone(),
         commit: desired.commit.clone(),
         namespace: options.namespace.clone(),
-        config_maps,
+        config_maps: config_maps.into_values().collect(),
         max_unavailable: desired.max_unavailable,
         pools,
         unpooled,
@@ -134,7 +150,8 @@ fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap
 
 /// Nodes that already point at the target of their pool.
 fn on_target(nodes: &[&Node], plan: &PoolPlan) -> Vec<NodeName> {
-    let points = nodes.iter().filter(|node| plan.target.is_named_by(node.source.as_ref()));
+    let target = |node: &Node| plan.targets.of(&node.name);
+    let points = nodes.iter().filter(|node| target(node).is_some_and(|target| target.is_named_by(node.source.as_ref())));
     points.map(|node| node.name.clone()).collect()
 }
 
@@ -150,6 +167,11 @@ pub fn decide_again(
     node: &Node,
 ) -> Option<Decision> {
     let pool = desired.pools.get(pool)?;
+    // The plan is for the size that the node had. A later one follows in the next run.
+    let capacity = observed.nodes.get(&node.name).map_or(node.capacity, |planned| planned.capacity);
+    let Some(pool) = &pool.for_node(capacity) else {
+        return Some(Decision::LeaveAlone(LeftAlone::new(node, Why::SizeUnknown)));
+    };
     let target = pool_target(pool, &options.namespace, observed);
     // A node that already points at the target was assigned and must be watched.
     if !target.is_assigned_to(node) && !belongs(desired, &pool.name, node) {
@@ -164,7 +186,7 @@ pub fn decide_again(
     let needs = DrainNeeds::new(pool, members, &index);
     let decision = decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node));
     // The kubelet of the node may have changed.
-    if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
+    if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &*pool.target)
         && step.action == Action::Assign
         && let Some(why) = verdicts::refusal(node, rendered).or_else(|| PoolReservations::new(pool).refusal(node))
     {
@@ -291,29 +313,92 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
         fleet: desired.fleet.clone(),
         namespace: namespace.clone(),
         keep: KEEP as usize,
-        wanted: desired.config_maps(),
+        wanted: wanted_config_maps(desired, observed),
         pools: BTreeSet::new(),
     };
     let delete = prune(observed.config_maps.values().chain(observed.pointers.values()), &references, &options).delete;
     delete.into_iter().map(|map| map.name).collect()
 }
 
+/// Nodes of a pool, and the contested nodes that it reports.
+struct Members<'a> {
+    pool: &'a Pool,
+    sizes: SizeGroups<'a>,
+    contested: &'a [ContestedNode<'a>],
+}
+
 fn plan_pool(
-    pool: &Pool,
-    nodes: &[&Node],
-    contested: &[ContestedNode<'_>],
+    members: &Members<'_>,
     observed: &Observed,
     index: &ConfigMapIndex<'_>,
     pointer_due: bool,
     options: &Options,
 ) -> PoolPlan {
-    let target = pool_target(pool, &options.namespace, observed);
-    let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
+    let Members { pool, sizes, contested } = members;
+    let targets = sizes.targets(&options.namespace, observed);
+    let nodes = sizes.groups.iter().flat_map(|group| &group.nodes).chain(sizes.left_out.iter().map(|(node, _)| node));
+    let nodes = nodes.copied();
+    let all = nodes.chain(contested.iter().map(|(node, _)| *node));
+    let number = all.clone().count();
+    let is_paused = pause_of(pool, observed, options).is_paused();
+    let mut sorter = Sorter::new(&pool.policy, &targets, pointer_due && !is_paused, all);
+    for (group, of_size) in sizes.groups.iter().zip(targets.by_size()) {
+        sort_nodes(group, &of_size.target, observed, index, options, &mut sorter);
+    }
+    for (node, why) in &sizes.left_out {
+        let decision = match options.scope.holds(&pool.name, &node.name) {
+            true => Decision::LeaveAlone(LeftAlone::new(node, if node.deleting { Why::Deleting } else { why.clone() })),
+            false => out_of_scope(node),
+        };
+        sorter.add(node, decision, false);
+    }
+    for (node, pools) in contested.iter() {
+        let decision =
+            if options.scope.holds(&pool.name, &node.name) { contested_node(node, pools) } else { out_of_scope(node) };
+        sorter.add(node, decision, false);
+    }
+    let (mut changes, mut unready) = (Vec::new(), 0);
+    for group in &sizes.groups {
+        let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
+        let assigned = assigned.filter(|step| targets.size_of(&step.node) == group.pool.size);
+        let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
+        let (of_size, unready_of_size) = disruption::assess(&group.pool, assigned, index);
+        changes.extend(of_size);
+        unready += unready_of_size;
+    }
+    let (domains, mut waves, left_alone) = sorter.waves();
+    disruption::assess_rollbacks(pool, &targets, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
+    PoolPlan {
+        name: pool.name.clone(),
+        nodes: number,
+        budget: pool.policy.max_unavailable.of(number),
+        policy: pool.policy.clone(),
+        paused: observed.orders.pauses.get(&pool.name).cloned(),
+        despite_pause: options.despite_pause.contains(&pool.name),
+        disruption: Disruption::of(&changes, unready, &pool.policy),
+        changes,
+        domains,
+        waves,
+        left_alone,
+        targets,
+        pointer: None,
+    }
+}
+
+/// Decides on the nodes of one size.
+fn sort_nodes(
+    group: &SizeGroup<'_>,
+    target: &Target,
+    observed: &Observed,
+    index: &ConfigMapIndex<'_>,
+    options: &Options,
+    sorter: &mut Sorter,
+) {
+    let SizeGroup { pool, nodes } = group;
+    let rules = rules_of(&index.desired().fleet, pool, target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
     let undeclared = UndeclaredKubelets::new(pool, nodes, options.gate);
-    let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
-    let mut sorter = Sorter::new(&pool.policy, pointer_due && !rules.pause.is_paused(), members);
     for node in nodes.iter().copied() {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
@@ -332,30 +417,5 @@ fn plan_pool(
             step.can_return = node.source.as_ref().is_none_or(returns) && !refuses(node);
         }
         sorter.add(node, decision, target.is_assigned_to(node));
-    }
-    for (node, pools) in contested {
-        let decision =
-            if options.scope.holds(&pool.name, &node.name) { contested_node(node, pools) } else { out_of_scope(node) };
-        sorter.add(node, decision, false);
-    }
-    let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
-    let (changes, disruption) =
-        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
-    let (domains, mut waves, left_alone) = sorter.waves();
-    disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
-    PoolPlan {
-        name: pool.name.clone(),
-        nodes: nodes.len() + contested.len(),
-        budget: pool.policy.max_unavailable.of(nodes.len() + contested.len()),
-        policy: pool.policy.clone(),
-        paused: observed.orders.pauses.get(&pool.name).cloned(),
-        despite_pause: options.despite_pause.contains(&pool.name),
-        changes,
-        disruption,
-        domains,
-        waves,
-        left_alone,
-        target,
-        pointer: None,
     }
 }

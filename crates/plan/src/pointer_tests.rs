@@ -237,8 +237,8 @@ fn stays_if_it_names_the_target() {
     with_pointer(&mut observed, "a", &rendered("a", 32));
     let pointer = moved(&repository, &observed, &options()).unwrap();
     assert_eq!(pointer.resource_version.as_deref(), Some("1"));
-    assert_eq!(pointer.from.unwrap().config.unwrap().hash, rendered("a", 32).hash);
-    assert_eq!(pointer.to.config.unwrap().config_map, rendered("a", 64).config_map);
+    assert_eq!(pointer.from.unwrap().only().unwrap().hash, rendered("a", 32).hash);
+    assert_eq!(pointer.to.only().unwrap().config_map, rendered("a", 64).config_map);
     assert!(planned(&repository, &observed, &options()).has_changes());
 }
 
@@ -280,7 +280,7 @@ fn pointer_that_another_client_changed_moves_back() {
         let plan = planned(&repository, &observed, &options());
         let pointer = plan.pools[0].pointer.clone().unwrap();
         assert_eq!((pointer.from, pointer.resource_version.as_deref()), (None, Some("1")), "{fault}");
-        assert_eq!((pointer.to.config.unwrap().hash, pointer.when), (rendered("a", 64).hash, PointerTime::AtOnce));
+        assert_eq!((pointer.to.only().unwrap().hash, pointer.when), (rendered("a", 64).hash, PointerTime::AtOnce));
         assert!(plan.has_changes());
         let name = "pool a: another client changed the pointer kube-system/nodecfg-pool-fleet-a: ";
         let [warning] = &plan.findings[..] else { panic!("{:?}", plan.findings) };
@@ -293,7 +293,7 @@ fn pointer_that_another_client_changed_moves_back() {
             for hide in [
                 |plan: &mut Plan| plan.pointer_changes.clear(),
                 |plan: &mut Plan| {
-                    plan.pools[0].pointer.as_mut().unwrap().from = Some(PoolPointer { config: None, commit: None })
+                    plan.pools[0].pointer.as_mut().unwrap().from = Some(PoolPointer::to(None, None))
                 },
                 |plan: &mut Plan| plan.pools[0].pointer.as_mut().unwrap().resource_version = Some("0".to_owned()),
             ] {
@@ -368,12 +368,12 @@ fn stays_if_pool_is_paused_or_not_requested() {
 
 #[test]
 fn local_pool_points_at_the_local_configuration() {
-    let local = || repository(Pool { target: PoolTarget::Local, ..pool_a(0) });
+    let local = || repository(Pool { targets: PoolTarget::Local.into(), ..pool_a(0) });
     let mut observed = cluster([node("n1", "a")]);
-    assert_eq!(moved(&local(), &observed, &options()).unwrap().to.config, None);
+    assert!(moved(&local(), &observed, &options()).unwrap().to.is_local());
     with_pointer(&mut observed, "a", &rendered("a", 64));
     let pointer = moved(&local(), &observed, &options()).unwrap();
-    assert_eq!((pointer.to.config, pointer.when), (None, PointerTime::AtOnce));
+    assert_eq!((pointer.to.is_local(), pointer.when), (true, PointerTime::AtOnce));
     for pointer in observed.contents.values_mut().flatten() {
         pointer.annotations.clear();
         pointer.data.clear();
@@ -469,12 +469,17 @@ fn checker_rejects_wrong_moves() {
         ["pointer of pool a: moves at once although no node proves its content"]
     );
     assert_eq!(
-        problems(&|pointer| pointer.to.config.as_mut().unwrap().kubelet = "maxPods: 1\n".to_owned()),
+        problems(&|pointer| pointer.to.configs.values_mut().for_each(|config| config.kubelet = "maxPods: 1\n".to_owned())),
         ["pointer of pool a: does not name the content of its pool"]
     );
-    let without = problems(&|pointer| pointer.to.config = None);
-    assert_eq!(without[0], "pointer of pool a: does not name the content of its pool");
-    assert_eq!(without[1..], ["pointer of pool a: has another placement than its pool"]);
+    assert_eq!(
+        problems(&|pointer| pointer.to.configs.clear()),
+        ["pointer of pool a: does not name the content of its pool"]
+    );
+    assert_eq!(
+        problems(&|pointer| pointer.to.configs.values_mut().for_each(|config| config.placement = None)),
+        ["pointer of pool a: has another placement than its pool"]
+    );
     // Nodes that joined, and no more nodes than canaries, prove nothing.
     for (canaries, node) in [(0, joined("n1")), (1, adopted("n1"))] {
         let (proven, of_pool) = (

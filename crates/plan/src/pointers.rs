@@ -4,15 +4,18 @@
 //! else during the rollout once the canaries have held. A node that assigned itself proves nothing: a compromised one can
 //! choose its own configuration and report success on it.
 
+use std::collections::BTreeMap;
+
 use super::problem::Problem;
 use super::{Action, LeftAlone, Options, Plan, PoolPlan, Step, WaveKind, Why};
 use crate::present::proves;
 use crate::problem::PointerChange;
-use crate::target::{pool_config, pool_placement};
+use crate::target::{SizeGroups, pool_config};
+use crate::waves::Canaries;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::{PointerError, PoolPointer};
-use nodecfg_fleet::{Desired, Pool, PoolTarget};
+use nodecfg_fleet::{Desired, MAX_SIZES, Pool, PoolTarget, Sizes};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// Move of a pool pointer.
@@ -62,16 +65,32 @@ impl PointerState {
         }
     }
 
-    /// Reports whether the reconciler wrote the target of the pool.
+    /// Reports whether the reconciler wrote the targets of the nodes of a pool.
     #[must_use]
-    pub fn names_target(&self, pool: &Pool, observed: &Observed) -> bool {
-        match (self, &pool.target) {
-            (Self::Written(pointer), PoolTarget::Local) => pointer.config.is_none(),
-            (Self::Written(PoolPointer { config: Some(config), .. }), PoolTarget::Config(rendered)) => {
-                config.hash == rendered.hash && config.placement == Some(pool_placement(pool, observed))
+    pub fn names_targets(&self, pool: &Pool, nodes: &[&Node], observed: &Observed) -> bool {
+        let wanted = self.wanted(pool, &SizeGroups::of(pool, nodes), observed);
+        matches!(self, Self::Written(pointer) if (pointer.steps, &pointer.configs) == (wanted.steps, &wanted.configs))
+    }
+
+    /// What the pointer of a pool should have, without a commit. It keeps sizes that no node has any more: a new node may
+    /// have them again.
+    fn wanted(&self, pool: &Pool, sizes: &SizeGroups<'_>, observed: &Observed) -> PoolPointer {
+        let steps = pool.targets.sizes().map(Sizes::steps).unwrap_or_default();
+        let kept = match self {
+            Self::Written(pointer) if pointer.steps == steps => pointer.configs.keys().copied().collect(),
+            _ => Vec::new(),
+        };
+        let present = sizes.groups.iter().map(|group| group.pool.size.unwrap_or_default());
+        let mut configs = BTreeMap::new();
+        for size in present.chain(kept) {
+            if configs.len() < MAX_SIZES
+                && let Some(of_size) = pool.for_node(size)
+                && let PoolTarget::Config(rendered) = &*of_size.target
+            {
+                configs.insert(size, pool_config(pool, rendered, observed));
             }
-            _ => false,
         }
+        PoolPointer { steps, configs, commit: None }
     }
 }
 
@@ -94,17 +113,28 @@ pub(super) struct PublishedPointer<'a> {
     /// Whether the pointer is missing, was changed by another client, or names another configuration than the
     /// repository.
     pub(super) is_due: bool,
+    /// What it should have.
+    wanted: PoolPointer,
 }
 
 impl<'a> PublishedPointer<'a> {
     /// Pointer of a pool that a sync of this scope publishes.
-    pub(super) fn of(desired: &Desired, pool: &Pool, observed: &'a Observed, options: &Options) -> Option<Self> {
+    pub(super) fn of(
+        desired: &Desired,
+        sizes: &SizeGroups<'_>,
+        pool: &Pool,
+        observed: &'a Observed,
+        options: &Options,
+    ) -> Option<Self> {
         let key =
             required_pointer(desired, pool, &options.namespace).filter(|_| options.scope.includes_pool(&pool.name))?;
         let map = observed.contents.get(&key).and_then(Option::as_ref);
         let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
-        let is_due = !state.names_target(pool, observed);
-        Some(Self { key, map, state, is_due })
+        let mut wanted = state.wanted(pool, sizes, observed);
+        let is_same = |found: &PoolPointer| (found.steps, &found.configs) == (wanted.steps, &wanted.configs);
+        let is_due = !matches!(&state, PointerState::Written(found) if is_same(found));
+        wanted.commit = desired.commit.as_ref().map(ToString::to_string);
+        Some(Self { key, map, state, is_due, wanted })
     }
 
     /// What another client changed. `None` if the reconciler wrote the pointer, or it is missing.
@@ -126,7 +156,6 @@ impl<'a> PublishedPointer<'a> {
 pub(super) fn pointer_move(
     pointer: PublishedPointer<'_>,
     desired: &Desired,
-    pool: &Pool,
     plan: &PoolPlan,
     observed: &Observed,
     options: &Options,
@@ -134,7 +163,7 @@ pub(super) fn pointer_move(
     if plan.is_paused() || !pointer.is_due {
         return Ok(None);
     }
-    let PublishedPointer { key, map: existing, state, .. } = pointer;
+    let PublishedPointer { key, map: existing, state, wanted, .. } = pointer;
     let namespace = options.namespace.clone();
     if let Some(fleet) = existing.and_then(FetchedConfigMap::fleet).filter(|fleet| *fleet != desired.fleet) {
         return Err(Problem::NameTaken { namespace, name: key.name, fleet: Some(fleet) });
@@ -143,16 +172,12 @@ pub(super) fn pointer_move(
         return Err(Problem::PointerImmutable { namespace, name: key.name });
     }
     let Some(when) = time(plan, observed) else { return Ok(None) };
-    let config = match &pool.target {
-        PoolTarget::Local => None,
-        PoolTarget::Config(rendered) => Some(pool_config(pool, rendered, observed)),
-    };
     // A ConfigMap without labels of nodecfg belongs to another client: its creation fails, and it is not overwritten.
     let ours = existing.filter(|map| map.is_managed());
     Ok(Some(PointerMove {
         from: if let PointerState::Written(pointer) = state { Some(pointer) } else { None },
         resource_version: ours.map(|pointer| pointer.resource_version.clone()),
-        to: PoolPointer { config, commit: desired.commit.as_ref().map(ToString::to_string) },
+        to: wanted,
         when,
     }))
 }
@@ -163,15 +188,17 @@ pub(super) fn pointer_move(
 /// before is no canary: the next run watches it as one.
 fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
-    let wanted = plan.policy.canaries();
+    let canaries = Canaries::of(&plan.policy, &plan.targets);
+    let wanted = canaries.each;
     let runs_target = |left: &&LeftAlone| {
         let proves = observed.nodes.get(&left.node).is_some_and(proves);
         !left.unavailable && left.why.runs_target() && proves
     };
+    let running = plan.left_alone.iter().filter(runs_target).map(|left| &left.node);
     let any_may_prove = || plan.steps().any(|step| may_prove(step, observed));
     match has_canaries {
         true => Some(PointerTime::AfterCanaries),
-        false if plan.left_alone.iter().filter(runs_target).count() > wanted => Some(PointerTime::AtOnce),
+        false if canaries.have_more_than(wanted, running) => Some(PointerTime::AtOnce),
         false if wanted > 0 || !any_may_prove() => None,
         false => Some(PointerTime::AfterCanaries),
     }
@@ -183,16 +210,24 @@ impl Plan {
     #[must_use]
     pub fn returning_pointers(mut self, observed: &Observed) -> Self {
         for pool in &mut self.pools {
-            let has_run = |node: &&Node| pool.target.is_named_by(node.status.last_known_good.as_ref());
-            let wanted = pool.policy.canaries().max(1);
-            let is_proven = pool.target.source().is_some()
-                && proving_nodes(pool, observed).filter(has_run).take(wanted).count() == wanted;
+            let is_proven = has_run_targets(pool, observed);
             if let Some(pointer) = pool.pointer.as_mut().filter(|_| is_proven) {
                 pointer.when = PointerTime::AtOnce;
             }
         }
         self
     }
+}
+
+/// Reports whether as many nodes of a pool as canaries have their target as their last known good configuration.
+fn has_run_targets(pool: &PoolPlan, observed: &Observed) -> bool {
+    let has_run = |node: &&Node| {
+        let target = pool.targets.of(&node.name);
+        target.is_some_and(|target| target.is_named_by(node.status.last_known_good.as_ref()))
+    };
+    let canaries = Canaries::of(&pool.policy, &pool.targets);
+    let proving = proving_nodes(pool, observed).filter(has_run).map(|node| &node.name);
+    !pool.targets.is_local() && canaries.have_more_than(canaries.each.max(1) - 1, proving)
 }
 
 /// Reports whether a step makes its node prove the target: the reconciler assigns it, or has assigned it before.

@@ -9,10 +9,19 @@ use std::collections::BTreeSet;
 
 use super::membership::membership;
 use super::pointers::required_pointer;
-use crate::target::pool_target;
+use crate::target::{SizeGroup, SizeGroups, pool_target};
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_fleet::{Desired, Pool, PoolTarget};
+use nodecfg_fleet::{Desired, PoolTarget, SizedPool};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
+
+/// Names of the ConfigMaps that the pools need for the nodes that they have.
+#[must_use]
+pub fn wanted_config_maps(desired: &Desired, observed: &Observed) -> BTreeSet<String> {
+    let members = membership(desired, &observed.nodes).pools;
+    let pools = members.into_iter().filter_map(|(name, nodes)| Some((desired.pools.get(name)?, nodes)));
+    let groups = pools.flat_map(|(pool, nodes)| SizeGroups::of(pool, &nodes).groups);
+    groups.filter_map(|group| Some(group.pool.target.rendered()?.config_map.clone())).collect()
+}
 
 /// Keys of the ConfigMaps whose content planning needs.
 #[must_use]
@@ -25,17 +34,18 @@ pub fn required_config_maps(
     for (name, nodes) in membership(desired, &observed.nodes).pools {
         let Some(pool) = desired.pools.get(name) else { continue };
         wanted.extend(required_pointer(desired, pool, namespace));
-        let target = pool_target(pool, namespace, observed);
-        let leaving = nodes.iter().filter(|node| !target.is_assigned_to(node));
-        let mut any = false;
-        for node in leaving {
-            any = true;
-            wanted.extend([&node.source, &node.status.active].into_iter().flatten().filter_map(ConfigMapKey::of));
-        }
-        let target_map = target.source().and_then(ConfigMapKey::of);
-        if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(|key| is_doubtful(key, pool, &nodes, observed)))
-        {
-            wanted.extend(target_map);
+        for SizeGroup { pool, nodes } in SizeGroups::of(pool, &nodes).groups {
+            let target = pool_target(&pool, namespace, observed);
+            let mut any = false;
+            for node in nodes.iter().filter(|node| !target.is_assigned_to(node)) {
+                any = true;
+                wanted.extend([&node.source, &node.status.active].into_iter().flatten().filter_map(ConfigMapKey::of));
+            }
+            let target_map = target.source().and_then(ConfigMapKey::of);
+            let is_doubtful = |key: &ConfigMapKey| is_doubtful(key, &pool, &nodes, observed);
+            if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(is_doubtful)) {
+                wanted.extend(target_map);
+            }
         }
     }
     wanted
@@ -43,8 +53,8 @@ pub fn required_config_maps(
 
 /// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, records another
 /// hash, or has another uid than the one that nodes accepted.
-fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Observed) -> bool {
-    let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };
+fn is_doubtful(key: &ConfigMapKey, pool: &SizedPool<'_>, nodes: &[&Node], observed: &Observed) -> bool {
+    let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &*pool.target) else { return true };
     let accepted_another = |node: &&Node| {
         let accepted = node.status.assigned.as_ref().and_then(|source| source.config_map.as_ref());
         accepted.is_some_and(|accepted| {

@@ -101,7 +101,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             named: Some(nodes),
             priority: 0,
             policy: policy.clone(),
-            target: PoolTarget::Local,
+            targets: PoolTarget::Local.into(),
             placement: None,
             own: None,
             require_nodes: None,

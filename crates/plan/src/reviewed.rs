@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Plan, PoolPlan};
+use crate::convergence::Target;
+use crate::target::SizeTarget;
 use kubelet_config::risk::Class;
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
@@ -42,9 +44,14 @@ pub struct ReviewedPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReviewedPool {
-    /// Hash of the configuration; null for the local configuration of each node.
+    /// Hash of the configuration; null for the local configuration of each node, and if it follows from the size of a
+    /// node.
     #[schemars(with = "Option<String>")]
     pub configuration: Option<ContentHash>,
+    /// Hash of the configuration for each size of the nodes, such as `4 CPU, 16Gi`, if it follows from the size.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub sizes: BTreeMap<String, ContentHash>,
     /// How nodes must combine the configuration with their own: `overlay` or `replace`; null for the local
     /// configuration.
     #[schemars(with = "Option<String>")]
@@ -137,13 +144,15 @@ impl From<&Plan> for ReviewedPlan {
 
 impl From<&PoolPlan> for ReviewedPool {
     fn from(pool: &PoolPlan) -> Self {
+        let of_size = |found: &SizeTarget| Some((found.size?.to_string(), found.target.hash()?));
         // Without samples, whose results depend on the rights of the user.
         let known = pool.disruption_without_samples();
         let settings = POLICY_SETTINGS.iter().filter(|setting| setting.path != PAUSED);
         let policy = settings.map(|setting| (setting.path.to_owned(), (setting.read)(&pool.policy)));
         Self {
-            configuration: pool.target.hash(),
-            placement: pool.target.placement(),
+            configuration: pool.targets.only().and_then(Target::hash),
+            sizes: pool.targets.by_size().iter().filter_map(of_size).collect(),
+            placement: pool.targets.placement(),
             paused: pool.is_paused(),
             policy: policy.filter(|(_, value)| !value.is_empty()).collect(),
             budget: pool.budget,

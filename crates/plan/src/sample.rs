@@ -32,7 +32,7 @@ const MAX_FIELDS: usize = 1000;
 pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
     type Group<'a> = (&'a PoolName, (Option<&'a ConfigSource>, Option<Placement>), Minor);
     let mut groups: BTreeMap<Group<'_>, Vec<&NodeName>> = BTreeMap::new();
-    for pool in plan.pools.iter().filter(|pool| pool.target.source().is_some()) {
+    for pool in plan.pools.iter().filter(|pool| !pool.targets.is_local()) {
         let unknown: Vec<&ChangeSet> = pool.changes.iter().filter(|set| !set.has_risk()).collect();
         let assigned = pool.steps().filter(|step| step.action == Action::Assign);
         for node in assigned.filter_map(|step| observed.nodes.get(&step.node)) {

@@ -101,7 +101,7 @@ fn asks_no_node_whose_configuration_is_known_or_stays() {
     let sampled = |desired: &Desired| nodes_to_sample(&planned(desired, &cluster), &cluster);
     assert_eq!(sampled(&wants("maxPods: 150", Class::Restart)), [node_name("n01"), node_name("n03")]);
     // The local configuration as target is unknown, so that there is nothing to compare.
-    let local = Pool { target: PoolTarget::Local, ..pool("a", 0, policy(1)) };
+    let local = Pool { targets: PoolTarget::Local.into(), ..pool("a", 0, policy(1)) };
     assert_eq!(sampled(&desired([local])), []);
 }
 

@@ -40,11 +40,11 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
     let assignment = Assignment {
         uid: node.uid.clone(),
         from: node.source.clone(),
-        to: pool.target.source().cloned(),
+        to: pool.targets.only().unwrap().source().cloned(),
         from_hash: None,
-        to_hash: pool.target.hash(),
+        to_hash: pool.targets.only().unwrap().hash(),
         from_placement: None,
-        to_placement: pool.target.placement(),
+        to_placement: pool.targets.only().unwrap().placement(),
         present_placement: Some(node.assigned_placement()),
         max_disruption: pool.policy.allow_disruption,
     };
@@ -83,7 +83,7 @@ fn unreadable_node_is_blocked_and_unavailable() {
         assert_eq!(left(&scoped, 0)[0], ("n1".to_owned(), true, Why::OutOfScope));
     }
     // A pool with the local configuration as target: the missing source proves nothing.
-    let local = desired([Pool { target: PoolTarget::Local, ..pool("a", 64, policy(1)) }]);
+    let local = desired([Pool { targets: PoolTarget::Local.into(), ..pool("a", 64, policy(1)) }]);
     let plan = planned(&local, &observed([unreadable(node("n1", "a")), node("n2", "a")]), Scope::Everything);
     assert_eq!(left(&plan, 0)[0], ("n1".to_owned(), true, Why::Obstacle(Obstacle::Unreadable(field()))));
 }

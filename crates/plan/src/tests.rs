@@ -71,7 +71,7 @@ fn assigns_new_pool_with_precondition() {
 #[test]
 fn local_target_removes_the_source() {
     let mut local = pool("a", 64, policy(1));
-    local.target = PoolTarget::Local;
+    local.targets = PoolTarget::Local.into();
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let plan = planned(&desired([local]), &cluster);
@@ -444,7 +444,7 @@ fn requires_only_config_maps_that_decisions_need() {
 fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
     let mut references = observed.references.clone();
     observed.nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
-    let (fleet, namespace, wanted) = (fleet(), super::fixtures::namespace(), desired.config_maps());
+    let (fleet, namespace, wanted) = (fleet(), super::fixtures::namespace(), super::wanted_config_maps(desired, observed));
     let options = PruneOptions { fleet, namespace, keep: KEEP as usize, wanted, pools: [].into() };
     prune(observed.config_maps.values(), &references, &options).delete.into_iter().map(|map| map.name).collect()
 }

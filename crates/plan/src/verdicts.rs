@@ -12,8 +12,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::convergence::is_accepted;
+use crate::target::SizeGroup;
 use crate::{PoolPlan, Problem, Why};
-use kubelet_config::capacity::Reservations;
+use kubelet_config::capacity::{Capacity, Reservations};
 use kubelet_config::document::Node as Value;
 use kubelet_config::effective::{is_same_value, named_values};
 use kubelet_config::fields::secrets;
@@ -22,20 +23,19 @@ use kubelet_config::verdict::{Stage, Verdict, assess, configuration};
 use kubelet_config::{Minor, NEWEST, OLDEST};
 use nodecfg_contract::kubelet_values::{SetValue, origin};
 use nodecfg_contract::names::NodeName;
-use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
+use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, SizedPool, check_document, dedupe};
 use nodecfg_observed::{Node, Observed, Proof};
 
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
 /// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions that the pool does
 /// not declare, and for those whose nodes are all left unchanged for another reason than a pause.
 pub(super) fn check_pool(
-    pool: &Pool,
-    nodes: &[&Node],
+    SizeGroup { pool, nodes }: &SizeGroup<'_>,
     observed: &Observed,
     plan: &PoolPlan,
     strictness: Strictness,
 ) -> (Vec<Finding>, Option<Problem>) {
-    let PoolTarget::Config(rendered) = &pool.target else { return (Vec::new(), None) };
+    let PoolTarget::Config(rendered) = &*pool.target else { return (Vec::new(), None) };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     let mut unknown_versions: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
     for node in nodes {
@@ -53,7 +53,7 @@ pub(super) fn check_pool(
     strictness.apply(&mut findings);
     // Notes are only for authors of the file.
     findings.retain(|finding| finding.severity != Severity::Note);
-    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, observed);
+    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, pool.size, observed);
     affected_nodes.retain(|minor, _| is_declared(pool, *minor));
     for finding in &mut findings {
         if !finding.kubelets.iter().any(|minor| affected_nodes.contains_key(minor)) {
@@ -68,11 +68,16 @@ pub(super) fn check_pool(
     (dedupe(findings), problem)
 }
 
-/// Nodes with a step and nodes of a paused pool, by kubelet version: the configuration reaches or reached them.
-fn affected_nodes<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor, Vec<&'a NodeName>> {
+/// Nodes of a size with a step, and those of a paused pool, by kubelet version: the configuration reaches or reached them.
+fn affected_nodes<'a>(
+    plan: &'a PoolPlan,
+    size: Option<Capacity>,
+    observed: &Observed,
+) -> BTreeMap<Minor, Vec<&'a NodeName>> {
     let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
     let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
-    for name in plan.steps().map(|step| &step.node).chain(paused) {
+    let is_of_size = |name: &&NodeName| plan.targets.size_of(name) == size;
+    for name in plan.steps().map(|step| &step.node).chain(paused).filter(is_of_size) {
         if let Some(minor) = observed.nodes.get(name).and_then(Node::known_minor) {
             affected_nodes.entry(minor).or_default().push(name);
         }
@@ -102,12 +107,13 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 9] = [
+pub const CLUSTER_FINDINGS: [&str; 10] = [
     "empty-pool",
     "max-pods-over-addresses",
     "pool-pointer-changed",
     "reservations-near-capacity",
     "similar-label",
+    "too-many-sizes",
     "value-lost",
     "value-overridden",
     "version-contradicts",
@@ -159,8 +165,8 @@ fn is_declared(pool: &Pool, minor: Minor) -> bool {
 pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
 
 impl UndeclaredKubelets {
-    pub(super) fn new(pool: &Pool, nodes: &[&Node], strictness: Strictness) -> Self {
-        let PoolTarget::Config(rendered) = &pool.target else { return Self::default() };
+    pub(super) fn new(pool: &SizedPool<'_>, nodes: &[&Node], strictness: Strictness) -> Self {
+        let PoolTarget::Config(rendered) = &*pool.target else { return Self::default() };
         let minors = nodes.iter().filter_map(|node| node.known_minor());
         let undeclared: BTreeSet<Minor> = minors.filter(|minor| !is_declared(pool, *minor)).collect();
         let refusal = |minor| {
@@ -243,7 +249,7 @@ pub(super) struct PoolReservations<'a> {
 }
 
 impl<'a> PoolReservations<'a> {
-    pub(super) fn new(pool: &'a Pool) -> Self {
+    pub(super) fn new(pool: &'a SizedPool<'_>) -> Self {
         Self { rendered: pool.target.rendered(), by_minor: RefCell::default() }
     }
 
@@ -287,8 +293,8 @@ impl<'a> PoolReservations<'a> {
 }
 
 /// Warns of the values that something overrides on these nodes, which the plan assigns.
-pub(super) fn override_warnings<'a>(pool: &Pool, nodes: impl Iterator<Item = &'a Node>) -> Vec<Finding> {
-    let PoolTarget::Config(rendered) = &pool.target else { return Vec::new() };
+pub(super) fn override_warnings<'a>(pool: &SizedPool<'_>, nodes: impl Iterator<Item = &'a Node>) -> Vec<Finding> {
+    let PoolTarget::Config(rendered) = &*pool.target else { return Vec::new() };
     let mut found: BTreeMap<&SetValue, Vec<&Node>> = BTreeMap::new();
     for node in nodes {
         let Some(Proof::Known { above, .. }) = node.proof.as_deref() else { continue };

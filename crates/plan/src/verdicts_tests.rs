@@ -14,11 +14,11 @@ use nodecfg_observed::{Node, Observed};
 fn pool_with(text: &str) -> Pool {
     let mut pool = pool("gpu", 10, policy(1));
     let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    if let PoolTarget::Config(rendered) = &mut pool.target {
-        rendered.document =
-            Document::parse("pools/gpu/kubelet.yaml", &format!("{header}{text}")).document.expect("a document");
-        rendered.canonical = rendered.document.canonical();
-    }
+    let mut rendered = pool.rendered().expect("a configuration").clone();
+    rendered.document =
+        Document::parse("pools/gpu/kubelet.yaml", &format!("{header}{text}")).document.expect("a document");
+    rendered.canonical = rendered.document.canonical();
+    pool.targets = PoolTarget::Config(Box::new(rendered)).into();
     pool
 }
 
@@ -127,7 +127,7 @@ fn node_of_an_undeclared_version_is_blocked_alone() {
 #[test]
 fn accepts_node_that_runs_the_configuration() {
     let pool = pool_with("maxPods: -5\n");
-    let PoolTarget::Config(target) = &pool.target else { panic!("configured") };
+    let target = pool.rendered().expect("a configuration");
     let mut cluster = observed([on(node_of("n1", "v1.21.1"), &target.source(&namespace()))]);
     with_config_map(&mut cluster, "gpu", target);
     let plan = make(&desired([pool]), &cluster, &options()).expect("converged");
@@ -167,7 +167,7 @@ mod addresses {
         };
         let cluster = observed(ranges.iter().enumerate().map(with));
         let mut pool = pool("gpu", 10, policy(1));
-        pool.target = PoolTarget::Config(Box::new(rendered_of("gpu", text)));
+        pool.targets = PoolTarget::Config(Box::new(rendered_of("gpu", text))).into();
         let plan = make(&desired([pool]), &cluster, &options()).expect("a plan");
         let found = plan.findings.into_iter().filter(|finding| finding.code == "max-pods-over-addresses");
         found.map(|f| (f.severity, f.message, f.place.map_or(0, |place| place.line))).collect()
@@ -229,10 +229,8 @@ mod reservations {
         };
         let cluster = observed(memory.iter().enumerate().map(with));
         let mut pool = pool("gpu", 10, policy(1));
-        pool.target = PoolTarget::Config(Box::new(rendered_of(
-            "gpu",
-            "kubeReserved: {memory: 3Gi}\nsystemReserved: {memory: 924Mi}",
-        )));
+        let rendered = rendered_of("gpu", "kubeReserved: {memory: 3Gi}\nsystemReserved: {memory: 924Mi}");
+        pool.targets = PoolTarget::Config(Box::new(rendered)).into();
         (desired([pool]), cluster)
     }
 
@@ -255,7 +253,7 @@ mod reservations {
     fn node_that_points_at_its_target_is_watched() {
         let (desired, mut cluster) = input(&["4000Mi"]);
         let pool = desired.pools.values().next().expect("a pool");
-        let PoolTarget::Config(rendered) = &pool.target else { panic!("a configuration") };
+        let rendered = pool.rendered().expect("a configuration");
         let node = cluster.nodes.values_mut().next().expect("a node");
         node.source = Some(rendered.source(&namespace()));
         let node = node.clone();
@@ -271,8 +269,9 @@ mod reservations {
         // Kubelets before 1.33 do not merge the default threshold of 100Mi.
         let fields =
             "kubeReserved: {memory: 4Gi}\nmergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 10%}";
-        pool.target = PoolTarget::Config(Box::new(rendered_of("gpu", fields)));
-        let reservations = PoolReservations::new(&pool);
+        pool.targets = PoolTarget::Config(Box::new(rendered_of("gpu", fields))).into();
+        let sized = pool.for_node(Capacity::default()).expect("one size");
+        let reservations = PoolReservations::new(&sized);
         let refused = |version| {
             let capacity = Capacity::parse(None, Some("4Gi"), None);
             let node = Node { kubelet_version: KubeletVersion::parse(version), capacity, ..node("n1", "gpu") };
@@ -286,7 +285,7 @@ mod reservations {
         let (mut desired, mut cluster) = input(&["4500Mi", "16Gi"]);
         let fields = "kubeReserved: {memory: 4Gi, ephemeral-storage: 950Mi}";
         let pool = desired.pools.values_mut().next().expect("a pool");
-        pool.target = PoolTarget::Config(Box::new(rendered_of("gpu", fields)));
+        pool.targets = PoolTarget::Config(Box::new(rendered_of("gpu", fields))).into();
         let last = cluster.nodes.values_mut().last().expect("a node");
         last.capacity = Capacity::parse(None, Some("16Gi"), Some("1000Mi"));
         let plan = make(&desired, &cluster, &options()).expect("a plan");

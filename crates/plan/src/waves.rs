@@ -4,11 +4,48 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::Decision;
 use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
+use crate::Targets;
 use crate::present::{is_broken, proves};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_fleet::{NodeOrder, RolloutPolicy};
+use nodecfg_contract::names::NodeName;
 use nodecfg_observed::Node;
+
+/// Canaries of a pool: a number of its nodes, or one node of each size if the policy sets none.
+#[derive(Debug, Default)]
+pub(super) struct Canaries {
+    /// Number of canaries of each group.
+    pub each: usize,
+    /// Size of each node, if the sizes are the groups. Otherwise, the nodes are one group.
+    by_size: Option<Targets>,
+}
+
+impl Canaries {
+    pub(super) fn of(policy: &RolloutPolicy, targets: &Targets) -> Self {
+        match targets.is_sized() && policy.canary.is_none() {
+            true => Self { each: 1, by_size: Some(targets.clone()) },
+            false => Self { each: policy.canaries(), by_size: None },
+        }
+    }
+
+    pub(super) fn group_of(&self, node: &NodeName) -> usize {
+        self.by_size.as_ref().and_then(|targets| targets.position(node)).unwrap_or_default()
+    }
+
+    /// Reports whether each group has more than a number of these nodes.
+    pub(super) fn have_more_than<'n>(&self, number: usize, nodes: impl Iterator<Item = &'n NodeName>) -> bool {
+        let mut by_group = vec![0; self.groups()];
+        for node in nodes {
+            by_group.get_mut(self.group_of(node)).into_iter().for_each(|count| *count += 1);
+        }
+        !by_group.is_empty() && by_group.iter().all(|count| *count > number)
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.by_size.as_ref().map_or(1, |targets| targets.by_size().len())
+    }
+}
 
 /// Groups the nodes of a pool: broken, in transition, to be assigned, and unchanged.
 #[derive(Default)]
@@ -19,8 +56,9 @@ pub(super) struct Sorter {
     left_alone: Vec<LeftAlone>,
     /// Converged nodes as potential canaries.
     converged: Vec<Step>,
-    /// Number of canaries of the policy, and their soak time in seconds.
-    canaries: (usize, u64),
+    canaries: Canaries,
+    /// Soak time of the canaries in seconds.
+    soak_seconds: u64,
     /// Whether the pool's pointer waits for a proof of the target.
     pointer_due: bool,
     order: Option<NodeOrder>,
@@ -35,11 +73,12 @@ impl Sorter {
     /// proof of the target.
     pub(super) fn new<'a>(
         policy: &RolloutPolicy,
+        targets: &Targets,
         pointer_due: bool,
         nodes: impl IntoIterator<Item = &'a Node>,
     ) -> Self {
-        let canaries = (policy.canaries(), policy.canary.map_or(0, |canary| canary.soak.as_secs()));
-        let sorter = Self { canaries, pointer_due, order: policy.order.clone(), ..Self::default() };
+        let (canaries, soak_seconds) = (Canaries::of(policy, targets), policy.canary_soak().as_secs());
+        let sorter = Self { canaries, soak_seconds, pointer_due, order: policy.order.clone(), ..Self::default() };
         let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(|node| sorter.domain_of(node)).collect();
         Self { domains: domains.into_iter().collect(), ..sorter }
     }
@@ -54,7 +93,7 @@ impl Sorter {
         self.domain_of(node).and_then(|domain| self.domains.binary_search(&domain).ok()).unwrap_or_default()
     }
 
-    /// Adds a node. `on_target`: whether it points at the target.
+    /// Adds a node. `on_target`: whether it points at its target.
     pub(super) fn add(&mut self, node: &Node, decision: Decision, on_target: bool) {
         let (domain, proves) = (self.position_of(node), proves(node));
         if on_target && proves {
@@ -68,7 +107,7 @@ impl Sorter {
                 // A node that follows no assignment runs the target by chance, and its canary would never end.
                 let is_canary = left.why == Why::Converged && !left.unavailable && proves && node.obstacle.is_none();
                 let content = node.content.unwrap_or_default();
-                if self.lacks_converged() && is_canary {
+                if is_canary && self.lacks_converged(self.canaries.group_of(&node.name)) {
                     self.converged.push(Step {
                         node: node.name.clone(),
                         assignment: Assignment {
@@ -128,19 +167,30 @@ impl Sorter {
         let mut canaries = Vec::new();
         let mut soak_seconds = 0;
         if self.needs_canaries() {
-            let (wanted, soak) = self.canaries;
+            let lacking: BTreeSet<usize> = self.groups().filter(|group| self.lacks_converged(*group)).collect();
             canaries = std::mem::take(&mut self.converged);
+            canaries.retain(|step| lacking.contains(&self.canaries.group_of(&step.node)));
             // Canaries of a later domain would start beside those of the first one.
             let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
             let first = domains.min();
+            let mut missing: BTreeMap<usize, usize> =
+                lacking.into_iter().map(|group| (group, self.canaries.each)).collect();
+            for step in &canaries {
+                missing.entry(self.canaries.group_of(&step.node)).and_modify(|left| *left = left.saturating_sub(1));
+            }
             for more in [&mut self.in_flight, &mut self.assigned] {
-                let of_first = more.iter().take_while(|step| Some(step.domain) == first).count();
-                let missing = wanted.saturating_sub(canaries.len()).min(of_first);
-                canaries.extend(more.drain(..missing));
+                let is_canary = |step: &Step| {
+                    let left = missing.get_mut(&self.canaries.group_of(&step.node)).filter(|left| **left > 0);
+                    let Some(left) = left.filter(|_| Some(step.domain) == first) else { return false };
+                    *left -= 1;
+                    true
+                };
+                let (of_canaries, others) = std::mem::take(more).into_iter().partition(is_canary);
+                (*more, canaries) = (others, [canaries, of_canaries].concat());
             }
             // Without nodes in the next wave and without a pointer, nothing waits for a soak time.
             let is_awaited = self.pointer_due || !self.assigned.is_empty();
-            soak_seconds = if is_awaited { soak } else { 0 };
+            soak_seconds = if is_awaited { self.soak_seconds } else { 0 };
         }
         self.left_alone.retain(|left| canaries.iter().all(|step| step.node != left.node));
         self.broken.append(&mut self.in_flight);
@@ -176,14 +226,21 @@ impl Sorter {
     }
 
     fn needs_canaries(&self) -> bool {
-        let is_needed = self.pointer_due || !self.in_flight.is_empty() || !self.assigned.is_empty();
-        is_needed && self.lacks_converged()
+        self.groups().any(|group| self.lacks_converged(group))
     }
 
-    /// Reports whether no more nodes have converged than the pool has canaries. One more proves that the canaries are
-    /// done.
-    fn lacks_converged(&self) -> bool {
-        let (wanted, _) = self.canaries;
-        wanted > 0 && self.converged.len() <= wanted
+    /// Groups with nodes that canaries prove the target for. All of them, if the pool's pointer waits for a proof.
+    fn groups(&self) -> impl Iterator<Item = usize> {
+        let started = self.in_flight.iter().chain(&self.assigned).map(|step| self.canaries.group_of(&step.node));
+        let all = if self.pointer_due { 0..self.canaries.groups() } else { 0..0 };
+        all.chain(started).collect::<BTreeSet<usize>>().into_iter()
+    }
+
+    /// Reports whether no more nodes of a group have converged than it has canaries. One more proves that the canaries
+    /// are done.
+    fn lacks_converged(&self, group: usize) -> bool {
+        let wanted = self.canaries.each;
+        let of_group = |step: &&Step| self.canaries.group_of(&step.node) == group;
+        wanted > 0 && self.converged.iter().filter(of_group).take(wanted + 1).count() <= wanted
     }
 }

@@ -64,6 +64,13 @@ pub enum Why {
     },
     /// The configuration reserves more of a resource than the node has: its kubelet would not start.
     OverReserved(Reservation),
+    /// The configuration of the node follows from its size, and the node reports no capacity.
+    SizeUnknown,
+    /// The nodes of the pool have too many sizes, and that of the node is one of the rarest.
+    TooManySizes {
+        /// Number of sizes.
+        sizes: usize,
+    },
     /// The node is being deleted.
     Deleting,
     /// The node joined recently and never had a configuration. Only `verify --new-nodes-within` reports this.
@@ -92,7 +99,9 @@ impl Why {
             | Self::Maintained { .. }
             | Self::DrainedBy { .. }
             | Self::WouldRefuse { .. }
-            | Self::OverReserved(_) => State::Blocked,
+            | Self::OverReserved(_)
+            | Self::SizeUnknown
+            | Self::TooManySizes { .. } => State::Blocked,
         }
     }
 
@@ -117,6 +126,8 @@ impl Why {
             | Self::DrainedBy { .. }
             | Self::WouldRefuse { .. }
             | Self::OverReserved(_)
+            | Self::SizeUnknown
+            | Self::TooManySizes { .. }
             | Self::Deleting
             | Self::New { .. }
             | Self::OutOfScope => false,
@@ -132,6 +143,8 @@ impl Why {
                 "unsupported"
             }
             Self::OverReserved(_) => "too small",
+            Self::SizeUnknown => "no size",
+            Self::TooManySizes { .. } => "rare size",
             Self::Obstacle(Obstacle::AgentSilent) => "no agent",
             Self::AgentOutdated => "old agent",
             Self::Obstacle(Obstacle::Unreadable(_)) => "unreadable",
@@ -190,6 +203,15 @@ impl fmt::Display for Why {
                 f,
                 "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve {reservation}; \
                  reserve less, or move the node to another pool"
+            ),
+            Self::SizeUnknown => f.write_str(
+                "the Node has no status.capacity from which its reservations follow; wait until its kubelet reports it, or look \
+                 at the kubelet's log",
+            ),
+            Self::TooManySizes { sizes } => write!(
+                f,
+                "the nodes of the pool have {sizes} sizes, and this one is among the rarest; round capacities to larger steps \
+                 (spec.kubelet.reserve.roundTo), or move the node to another pool"
             ),
             Self::AgentOutdated => f.write_str(
                 "the node reports no placement, because its agent or the definition of NodeConfigs is older than this nodecfg; \

@@ -6,12 +6,15 @@ use crate::outcome::End;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{Assignment, ConfigSource};
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_plan::{Action, LeftAlone, Step, Why};
+use nodecfg_plan::{Action, LeftAlone, Step, Targets, Why};
 
 /// What the plan wants of a node.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) planned: Planned,
+    /// Target of the node in the plan.
+    pub(crate) wanted: Arc<Target>,
+    /// What the node is watched for: the target in the plan, or an adopted source with the same content.
     pub(crate) target: Arc<Target>,
 }
 
@@ -22,17 +25,26 @@ pub(crate) enum Planned {
     LeftAlone(LeftAlone),
 }
 
+/// Target of a node. One without a target is left unchanged, and none of its states is that of a configuration.
+fn target_of(node: &NodeName, targets: &Targets) -> Arc<Target> {
+    targets.of(node).cloned().unwrap_or_else(|| Arc::new(Target::Local))
+}
+
 impl Intent {
+    fn new(planned: Planned, target: Arc<Target>) -> Self {
+        Self { planned, wanted: Arc::clone(&target), target }
+    }
+
     /// A node that the plan leaves unchanged.
-    pub(crate) fn leave_alone(left: &LeftAlone, target: &Arc<Target>) -> Self {
-        let mut intent = Self { planned: Planned::LeftAlone(left.clone()), target: Arc::clone(target) };
+    pub(crate) fn leave_alone(left: &LeftAlone, targets: &Targets) -> Self {
+        let mut intent = Self::new(Planned::LeftAlone(left.clone()), target_of(&left.node, targets));
         intent.adopt(&left.why);
         intent
     }
 
     /// A node that the plan has a step for.
-    pub(crate) fn follow(step: &Step, target: &Arc<Target>) -> Self {
-        Self { planned: Planned::Step(Box::new(step.clone())), target: Arc::clone(target) }
+    pub(crate) fn follow(step: &Step, targets: &Targets) -> Self {
+        Self::new(Planned::Step(Box::new(step.clone())), target_of(&step.node, targets))
     }
 
     /// The step of the node. `None`: the plan leaves it unchanged.

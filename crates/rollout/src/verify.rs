@@ -2,7 +2,6 @@
 //! so there are no gates, budgets or stages.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,7 +30,8 @@ pub struct Verify {
 #[derive(Debug)]
 struct Pool {
     name: PoolName,
-    target: Arc<Target>,
+    /// Whether its nodes should run their local configurations.
+    is_local: bool,
     /// Time limit of each node, and age up to which a new Node is not awaited.
     limit: Duration,
     new_nodes_within: Option<Duration>,
@@ -110,15 +110,14 @@ impl Watched {
 impl Pool {
     fn new(plan: &PoolPlan, mode: &Mode) -> Self {
         let limit = mode.time_limit(&plan.policy);
-        let target = Arc::new(plan.target.clone());
-        let left = plan.left_alone.iter().map(|left| Intent::leave_alone(left, &target));
-        let intents = left.chain(plan.steps().map(|step| Intent::follow(step, &target)));
+        let left = plan.left_alone.iter().map(|left| Intent::leave_alone(left, &plan.targets));
+        let intents = left.chain(plan.steps().map(|step| Intent::follow(step, &plan.targets)));
         let nodes: BTreeMap<_, _> = intents.map(|intent| (intent.name().clone(), Watched::new(intent))).collect();
         let mut counts = NodeCounts::default();
         nodes.values().for_each(|node| counts.add(&node.counts()));
         Self {
             name: plan.name.clone(),
-            target,
+            is_local: plan.targets.is_local(),
             limit,
             new_nodes_within: mode.new_nodes_within,
             since: None,
@@ -153,7 +152,7 @@ impl Pool {
 
     fn observed(&mut self, seen: &Node, now: Now, commands: &mut Vec<Command>) {
         let Some(node) = self.nodes.get(&seen.name) else { return };
-        let on_target = self.target.is_assigned_to(seen) && !seen.is_unreadable();
+        let on_target = node.intent.wanted.is_assigned_to(seen) && !seen.is_unreadable();
         let left_target = node.was_on_target && !on_target && !seen.is_unreadable();
         let may_join = matches!(
             &node.end,
@@ -193,9 +192,9 @@ impl Pool {
         let waited = now.instant.since(since);
         let wait =
             WaitContext { was_ready: node.intent.was_ready(), resources: None, waited, timeout: Some(self.limit) };
-        match evaluate(&self.target, seen, wait) {
+        match evaluate(&node.intent.wanted, seen, wait) {
             Convergence::Converged => {
-                let trial = self.trials.observe(None, true, &self.target, seen, now);
+                let trial = self.trials.observe(None, true, &node.intent.wanted, seen, now);
                 self.set_trial(&seen.name, trial);
                 self.end(&seen.name, End::Converged, Some(waited));
                 let (seconds, trial) = (waited.as_secs_f64(), trial.map(|run| run.trial));
@@ -314,7 +313,7 @@ impl Pool {
             NodeOutcome {
                 node: name.clone(),
                 from: node.intent.from().cloned(),
-                to: Target::clone(&self.target),
+                to: Target::clone(&node.intent.wanted),
                 end,
                 seconds,
                 trial: node.current_trial(),
@@ -333,7 +332,7 @@ impl Pool {
 impl Pool {
     /// Creation time of a new node that is not awaited. Remembers the other new nodes.
     fn joined_recently(&mut self, seen: &Node, now: Timestamp) -> Option<Timestamp> {
-        let joined = seen.new_since().filter(|_| matches!(*self.target, Target::Source(_)) && !seen.is_unreadable());
+        let joined = seen.new_since().filter(|_| !self.is_local && !seen.is_unreadable());
         let is_recent = |joined: &Timestamp| {
             self.new_nodes_within.is_some_and(|within| Age::between(*joined, now).duration() < within)
         };

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use super::{End, NodeOutcome, Outcome};
 use kubelet_config::Minor;
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::{Document, Node as Value};
 use kubelet_config::effective::{ConfigFile, Effective, Kubelet, effective, is_same_value, named, named_values};
 use kubelet_config::fields::secrets;
 use nodecfg_contract::kubelet_values::{OverriddenValue, OwnValue};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::printable::at_most;
-use nodecfg_fleet::{Desired, PoolTarget, Rendered};
+use nodecfg_fleet::{Desired, Rendered};
 use nodecfg_observed::{Node, Observed, Proof};
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, is_accepted};
 use nodecfg_plan::sample;
@@ -76,16 +77,17 @@ pub fn judge(
     let mut unknown = Vec::new();
     for (name, of_pool) in &mut outcome.pools {
         let Some(pool) = desired.pools.get(name) else { continue };
-        let PoolTarget::Config(rendered) = &pool.target else { continue };
-        let mut expected: BTreeMap<Minor, Option<Effective>> = BTreeMap::new();
+        let mut expected: BTreeMap<(Option<Capacity>, Minor), Option<Effective>> = BTreeMap::new();
         for node in of_pool.nodes.iter_mut().filter(|node| runs_its_target(node)) {
             let Some(answer) = answers.get(&node.node) else { continue };
-            let minor = observed.nodes.get(&node.node).and_then(Node::known_minor);
-            let alone = minor.and_then(|minor| {
-                let alone = expected.entry(minor).or_insert_with(|| alone(rendered, minor)).as_ref()?;
-                Some((minor, alone))
+            let seen = observed.nodes.get(&node.node);
+            let of_size = seen.and_then(|seen| pool.for_node(seen.capacity));
+            let rendered = of_size.as_ref().and_then(|pool| Some((pool.size, pool.target.rendered()?)));
+            let compared = rendered.zip(seen.and_then(Node::known_minor)).and_then(|((size, rendered), minor)| {
+                let alone = expected.entry((size, minor)).or_insert_with(|| alone(rendered, minor)).as_ref()?;
+                Some((rendered, minor, alone))
             });
-            let Some((minor, alone)) = alone else {
+            let Some((rendered, minor, alone)) = compared else {
                 unknown.push(node.node.clone());
                 continue;
             };
@@ -154,7 +156,7 @@ mod tests {
         let node = |name: &String| NodeOutcome {
             node: node_name(name),
             from: None,
-            to: plan.pools[0].target.clone(),
+            to: plan.pools[0].targets.only().expect("one target").clone(),
             end: End::Converged,
             seconds: None,
             trial: None,

@@ -14,6 +14,7 @@ use super::api::time_text;
 use super::kubelets::host_spec::HOST_ANNOTATION;
 use super::kubelets::report::{NODES, Ready, ready_condition, send};
 use super::kubelets::{Fault, Faults, HostSpec, aftermath, supports_dynamic_config};
+use kubelet_config::capacity::{Capacity, Resource};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
@@ -44,9 +45,17 @@ pub struct NodeSpec {
     pub has_devices: bool,
     /// Whether the Node registers with nodecfg's startup taint.
     pub startup_taint: bool,
+    /// Capacity of the machine.
+    pub capacity: Capacity,
     /// The machine of the Node.
     pub host: HostSpec,
 }
+
+/// Capacity of a machine: 16 cores, 62 GiB of memory, 96 GiB of storage.
+const MACHINE: [(Resource, u64); 3] =
+    [(Resource::Cpu, 16_000), (Resource::Memory, 65_406_028 << 10), (Resource::EphemeralStorage, 101_430_960 << 10)];
+/// What a kubelet without reservations of its own keeps from pods: cores in thousandths, and bytes.
+const NOT_ALLOCATABLE: [(Resource, u64); 2] = [(Resource::Cpu, 110), (Resource::Memory, 3_000 << 20)];
 
 impl NodeSpec {
     /// Creates the description of a Node with the labels of every kubelet and `labels`.
@@ -62,6 +71,7 @@ impl NodeSpec {
             reports_config: true,
             has_devices: false,
             startup_taint: false,
+            capacity: MACHINE.into_iter().fold(Capacity::default(), |all, (resource, amount)| all.with(resource, amount)),
             host: HostSpec::default(),
         }
     }
@@ -122,12 +132,24 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
     let dynamic = spec.reports_config && supports_dynamic_config(&spec.kubelet_version);
     let number = u32::from_be_bytes(*blake3::hash(name.as_bytes()).as_bytes().first_chunk().unwrap_or(&[0; 4]));
     let [_, second, third, fourth] = number.to_be_bytes();
-    let resources = |cpu: &str, memory: &str| {
-        json!({
-            "cpu": cpu, "ephemeral-storage": "101430960Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
-            "memory": memory, "pods": "110",
-        })
+    let resources = |capacity: Capacity| {
+        let mut resources = json!({"hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": "110"});
+        for resource in Resource::ALL {
+            let amount = capacity.of(resource).unwrap_or_default();
+            let text = if amount % 1000 == 0 && resource == Resource::Cpu {
+                (amount / 1000).to_string()
+            } else {
+                resource.amount_text(amount)
+            };
+            resources.as_object_mut().into_iter().for_each(|all| {
+                all.insert(resource.as_str().to_owned(), text.clone().into());
+            });
+        }
+        resources
     };
+    let allocatable = NOT_ALLOCATABLE.into_iter().fold(spec.capacity, |left, (resource, kept)| {
+        left.with(resource, left.of(resource).unwrap_or_default().saturating_sub(kept))
+    });
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": message,
@@ -149,8 +171,8 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
         },
         "spec": {"providerID": format!("sandbox://{name}")},
         "status": {
-            "capacity": resources("16", "65406028Ki"),
-            "allocatable": resources("15890m", "62334028Ki"),
+            "capacity": resources(spec.capacity),
+            "allocatable": resources(allocatable),
             "conditions": [
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
                 condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

@@ -8,7 +8,8 @@ use super::{drains, order, sentences};
 use crate::report::document::{Block, Cell, Conclusion, Field, FieldRisk, Fields, Item, Report, Section, Table, Text};
 use crate::report::{count, findings};
 use crate::review::{
-    Changes, FileChangeKind, Group, Move, PoolChange, PoolReview, Review, Rollout, Setting, Side, groups,
+    Changes, FileChangeKind, Group, Move, PoolChange, PoolReview, ReservedAmount, Review, Rollout, Setting, Side,
+    SizeReview, groups,
 };
 use crate::status::Grade;
 use kubelet_config::finding::{Finding, Severity};
@@ -211,6 +212,7 @@ fn pool(review: &Review, group: &Group<'_>) -> Section {
     let meaning = sentences::explanation(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
     blocks.extend(meaning.map(|meaning| Item::quiet(meaning).into()));
     blocks.extend(pool.changes.iter().flat_map(|set| changes(review, pool, &names, set)));
+    blocks.extend(sizes(pool));
     blocks.extend(risk(pool).into_iter().map(Block::Item));
     blocks.extend(drains::blocks(group));
     blocks.extend(scope(group).into_iter().map(|text| Item::new(text).into()));
@@ -258,7 +260,7 @@ fn changes(review: &Review, pool: &PoolReview, names: &str, set: &Changes) -> Ve
             from_known: set.from_known,
             fields: set.fields.iter().map(|changed| field(changed, allowed)).collect(),
         }));
-    } else if pool.change != PoolChange::ToLocal {
+    } else if pool.change != PoolChange::ToLocal && pool.sizes.is_empty() {
         let why = match set.sample {
             Some(_) => "no field changes: the sampled nodes run these values already",
             None => "no field changes: the content is the same, but the node does not report running it",
@@ -266,6 +268,41 @@ fn changes(review: &Review, pool: &PoolReview, names: &str, set: &Changes) -> Ve
         blocks.push(Item::quiet(why).into());
     }
     blocks
+}
+
+/// The reservations of each size of the nodes.
+fn sizes(pool: &PoolReview) -> Vec<Block> {
+    let Some(first) = pool.sizes.first().filter(|_| pool.changes_nodes()) else { return Vec::new() };
+    let amount = |amount: &ReservedAmount| match (&amount.old, &amount.new) {
+        (Some(old), Some(new)) => format!("{old} → {new}"),
+        (Some(old), None) => format!("{old} → none"),
+        (None, Some(new)) => new.clone(),
+        (None, None) => String::new(),
+    };
+    let row = |size: &SizeReview| {
+        let nodes = size.nodes.map(Cell::Number);
+        let amounts = size.reserved.iter().map(|reserved| Cell::words(amount(reserved)));
+        let map = size.config_map.as_ref().map(|map| Cell::Name(map.clone()));
+        [Cell::Words(size.size.clone())].into_iter().chain(nodes).chain(amounts).chain(map).collect()
+    };
+    let caption = match first.nodes {
+        Some(_) => "Reservations by size",
+        None => "Reservations of typical machines",
+    };
+    let resources = first.reserved.iter().map(|amount| amount.resource.as_str());
+    let table = Table {
+        caption: caption.to_owned(),
+        columns: ["size"]
+            .into_iter()
+            .chain(first.nodes.map(|_| "nodes"))
+            .chain(resources)
+            .chain(first.config_map.as_ref().map(|_| "ConfigMap"))
+            .collect(),
+        rows: pool.sizes.iter().map(row).collect(),
+        ..Table::default()
+    };
+    let formulas = pool.reserve.iter().map(|reserve| Item::quiet(format!("kubeReserved of each node: {reserve}")).into());
+    formulas.chain([Block::Table(table)]).collect()
 }
 
 fn field(changed: &ChangedField, allowed: Option<Class>) -> Field {

@@ -22,7 +22,7 @@ use nodecfg_plan::make;
 fn draining(name: &str, budget: u32) -> Pool {
     let policy = RolloutPolicy { allow_disruption: Class::Drain, ..policy(budget) };
     let target = PoolTarget::Config(Box::new(rendered_of(name, "maxPods: 64\ntopologyManagerPolicy: restricted")));
-    Pool { target, ..pool(name, 64, policy) }
+    Pool { targets: target.into(), ..pool(name, 64, policy) }
 }
 
 /// Review of these pools on nodes that run `maxPods: 64`.

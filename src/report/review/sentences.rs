@@ -200,7 +200,7 @@ fn origin_of(review: &Review, pool: &PoolReview, set: &Changes, nodes: &str) -> 
         Origin::ConfigMap { source } if pool.changes.len() > 1 || !back.is_empty() => {
             Some(format!("{nodes} from {source}{back}"))
         }
-        Origin::ConfigMap { .. } => None,
+        Origin::ConfigMap { .. } | Origin::BySize => None,
     }
 }
 

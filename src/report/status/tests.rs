@@ -26,7 +26,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
     let wanted = desired(names.iter().map(|name| pool(name, 110, policy(1))));
     let mut observed = observed([]);
     for (index, name) in names.iter().enumerate() {
-        let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = wanted.pools.get(&pool_name(name)).map(|p| &p.target)
+        let Some(rendered) = wanted.pools.get(&pool_name(name)).and_then(|pool| pool.rendered())
         else {
             panic!("no configuration")
         };
@@ -114,7 +114,7 @@ fn narrow_terminal_omits_columns() {
 #[test]
 fn rolled_back_node_shows_its_new_assignment() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered())
     else {
         panic!("no configuration")
     };
@@ -168,7 +168,7 @@ fn summarizes_fifteen_thousand_nodes() {
 #[test]
 fn removes_control_characters() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(nodecfg_fleet::PoolTarget::Config(rendered)) = a.pools.get(&pool_name("a")).map(|pool| &pool.target)
+    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered())
     else {
         panic!("no configuration")
     };

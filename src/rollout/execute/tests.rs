@@ -80,7 +80,7 @@ fn pointer_is_requested_before_queued_assignments() {
     runner.apply_event(NodeEvent::Upsert(Box::new(converged)));
     assert_eq!(runner.queue.texts(), ["point a", "assign a2", "assign a3"]);
     runner.queue.next();
-    runner.move_pointer(&pool_name("a"), PoolPointer { config: None, commit: None });
+    runner.move_pointer(&pool_name("a"), PoolPointer::to(None, None));
     assert_eq!(runner.queue.texts(), ["point a", "assign a2", "assign a3"]);
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
+use kubelet_config::capacity::Capacity;
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec, HostSpec};
 use nodecfg_sandbox::nodes::NodeSpec;
@@ -241,6 +242,14 @@ impl ClusterSetup {
         let file = (!self.kubeadm).then(|| KUBELET.to_owned());
         let host = HostSpec { file, writes_drop_in: self.drop_ins, ..HostSpec::default() };
         self.nodes.push(NodeSpec { host, ..NodeSpec::new(NodeName::new(name).unwrap(), labels, version) });
+        self
+    }
+
+    /// Adds a node of pool `a` with this capacity.
+    pub fn machine(mut self, name: &str, cpu: &str, memory: &str) -> Self {
+        self = self.node(name, &[("nodecfg.dev/pool", "a")]);
+        let added = self.nodes.last_mut().unwrap();
+        added.capacity = Capacity::parse(Some(cpu), Some(memory), Some("100Gi"));
         self
     }
 

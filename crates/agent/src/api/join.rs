@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{AgentClient, COMPONENT};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use kubelet_config::capacity::Capacity;
 use nodecfg_cluster::connection::error::ClusterError;
 use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
 use nodecfg_cluster::connection::transport::{Call, Whole};
@@ -65,7 +66,15 @@ impl AgentClient {
         let pointer = PoolPointer::read(&map.into_fetched(), fleet, &pool).map_err(|error| {
             JoinError::NoPointer(format!("the ConfigMap {namespace}/{name} is no pool pointer: {error}"))
         })?;
-        Ok(pointer.config.map(|config| JoinConfig {
+        // Only the configuration of a pool with sizes needs the capacity.
+        let capacity = match pointer.only() {
+            None if !pointer.is_local() => self.own_node().await?.capacity(),
+            _ => Capacity::default(),
+        };
+        let config = pointer.for_node(capacity).map_err(|error| {
+            JoinError::NoPointer(format!("the pool pointer {namespace}/{name} fits no such node: {error}"))
+        })?;
+        Ok(config.map(|config| JoinConfig {
             source: ConfigSource::config_map(namespace.as_str(), &config.config_map, KUBELET_KEY),
             hash: config.hash,
             placement: config.placement,
@@ -154,6 +163,14 @@ struct TaintedNode {
     metadata: TaintedMeta,
     #[serde(default)]
     spec: TaintedSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    capacity: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,6 +191,11 @@ struct TaintedSpec {
 impl TaintedNode {
     fn is_tainted(&self) -> bool {
         self.spec.taints.iter().flatten().any(is_startup_taint)
+    }
+
+    fn capacity(&self) -> Capacity {
+        let amount = |resource: &str| self.status.capacity.as_ref()?.get(resource).map(String::as_str);
+        Capacity::parse(amount("cpu"), amount("memory"), amount("ephemeral-storage"))
     }
 
     fn described(self) -> OwnNode {

@@ -106,7 +106,7 @@ async fn reads_pointer_of_its_pool_only() {
     for pool in ["gpu", "Not A Pool", "../gpu"] {
         assert!(matches!(read(pool).await, JoinAnswer::Pointer(Err(JoinError::NoPointer(_)))), "{pool}");
     }
-    let pointer = PoolPointer { config: Some(pointed()), commit: None };
+    let pointer = PoolPointer::to(Some(pointed()), None);
     create(&api, "", "configmaps", NAMESPACE, pointer_object(&pointer));
     let source = ConfigSource::config_map(NAMESPACE, &pointed().config_map, KUBELET_KEY);
     assert_eq!(
@@ -128,7 +128,7 @@ async fn rejects_forged_pointers() {
     ];
     for (expected, change) in changes {
         let (api, client) = cluster();
-        let mut object = pointer_object(&PoolPointer { config: Some(pointed()), commit: None });
+        let mut object = pointer_object(&PoolPointer::to(Some(pointed()), None));
         change(&mut object);
         create(&api, "", "configmaps", NAMESPACE, object);
         let answer = client.join(&JoinRequest::ReadPointer("gpu".to_owned())).await;

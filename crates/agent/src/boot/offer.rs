@@ -16,6 +16,7 @@ use crate::disk::durable;
 use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_cluster::connection::transport::{Call, Decode, Limits, Transport};
 use nodecfg_cluster::{ClusterError, Operation, Resource, Verb, WireConfigMap};
+use kubelet_config::capacity::Capacity;
 use nodecfg_contract::Placement;
 use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -89,7 +90,7 @@ impl Target {
     }
 
     /// Reads the pool pointer and verifies owner and hash. `None`: new nodes run their local configuration. `server` is
-    /// the address in errors.
+    /// the address in errors, `capacity` that of the machine.
     ///
     /// # Errors
     /// The pointer could not be read within the timeout, or is refused.
@@ -97,6 +98,7 @@ impl Target {
         &self,
         client: kube::Client,
         server: &str,
+        capacity: Capacity,
         options: ReadOptions,
     ) -> Result<Option<Offer>, BootError> {
         let ReadOptions { timeout, attempt, retry, seed } = options;
@@ -107,7 +109,8 @@ impl Target {
         let (uid, version) = (map.metadata.uid.clone(), map.metadata.resource_version.clone().unwrap_or_default());
         let refused = |error| BootError::Pointer { name: format!("{}/{name}", self.namespace), error };
         let pointer = PoolPointer::read(&map.into_fetched(), &self.fleet, &self.pool).map_err(refused)?;
-        Ok(pointer.config.map(|PoolConfig { config_map, hash, kubelet, placement }| Offer {
+        let config = pointer.for_node(capacity).map_err(refused)?.cloned();
+        Ok(config.map(|PoolConfig { config_map, hash, kubelet, placement }| Offer {
             source: self.source(&config_map, &uid, &version),
             hash,
             kubelet,

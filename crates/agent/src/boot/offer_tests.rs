@@ -9,6 +9,7 @@ use super::tests::{in_place, modes, node, now, text};
 use super::*;
 use crate::boot::offer::{ReadOptions, Target};
 use crate::disk::memory::MemoryDisk;
+use kubelet_config::capacity::Capacity;
 use nodecfg_cluster::connection::fake::{Log, Reply, replying, serving, status};
 use nodecfg_cluster::connection::retry::RetryPolicy;
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -31,6 +32,10 @@ fn target() -> Target {
     }
 }
 
+fn capacity() -> Capacity {
+    Capacity::parse(Some("4"), Some("16Gi"), None)
+}
+
 fn pointer(kubelet: &str) -> Value {
     let hash = ContentHash::of(kubelet.as_bytes());
     json!({
@@ -47,7 +52,7 @@ fn pointer(kubelet: &str) -> Value {
 }
 
 async fn read(client: kube::Client) -> Result<Option<Offer>, BootError> {
-    target().offered_by_cluster(client, "https://fake", options()).await
+    target().offered_by_cluster(client, "https://fake", capacity(), options()).await
 }
 
 /// Result, the time that it took, and the number of requests.
@@ -87,7 +92,7 @@ async fn waits_for_network_and_credentials() {
     // Enough time for a busy machine.
     let (client, log) = replying(replies);
     let options = ReadOptions { timeout: Duration::from_secs(60), ..options() };
-    let offer = target().offered_by_cluster(client, "https://fake", options).await.unwrap();
+    let offer = target().offered_by_cluster(client, "https://fake", capacity(), options).await.unwrap();
     assert!(offer.is_some());
     assert_eq!(log.lines().len(), 6);
 }

@@ -9,6 +9,7 @@ use crate::boot::offer::{Offer, ReadOptions, Target};
 use crate::boot::{Boot, BootError, Situation, startup_taint};
 use crate::disk::real::{LockError, RealDisk};
 use crate::host::actions::version_of;
+use crate::host::capacity;
 use crate::host::command::CommandLine;
 use crate::placement::Activation;
 use crate::runtime::Paths;
@@ -121,7 +122,8 @@ impl Args {
         let options = ConnectOptions { kubeconfig: Some(self.kubeconfig.clone()), context: None };
         let connection = connect(&options, &Environment::capture()).await?;
         let options = ReadOptions { timeout: self.timeout, seed: fastrand::u64(..), ..ReadOptions::default() };
-        Ok(self.target().offered_by_cluster(connection.client, &connection.server, options).await?)
+        let capacity = capacity::of_machine(self.root.folder());
+        Ok(self.target().offered_by_cluster(connection.client, &connection.server, capacity, options).await?)
     }
 }
 

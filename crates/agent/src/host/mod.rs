@@ -1,6 +1,7 @@
 //! Interface to the kubelet process of this host.
 
 pub mod actions;
+pub(crate) mod capacity;
 pub mod command;
 pub mod healthz;
 pub mod preflight;

@@ -142,7 +142,7 @@ impl TestEnv {
             "metadata": {"name": POINTER, "namespace": NAMESPACE, "labels": {
                 "app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": "prod", "nodecfg.dev/pool": "gpu",
             }},
-            "data": PoolPointer { config: Some(config), commit: None }.data(),
+            "data": PoolPointer::to(Some(config), None).data(),
         });
         self.create("", "configmaps", NAMESPACE, object);
         config_map

@@ -146,7 +146,7 @@ mod over_the_wire {
             kubelet: kubelet.to_owned(),
             placement: None,
         };
-        PoolPointer { config: Some(config), commit: None }
+        PoolPointer::to(Some(config), None)
     }
 
     /// A pointer as the server returns it.

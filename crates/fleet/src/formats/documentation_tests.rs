@@ -7,6 +7,7 @@ use super::gates::{GateSpec, ObjectSpec, PrometheusSpec};
 use super::kubelet::{FleetKubeletSpec, KubeletSpec};
 use super::rollout::{OrderSpec, RolloutSpec};
 use super::{FleetFile, FleetSpec, Metadata, NodePoolFile, NodePoolSpec, schema};
+use crate::reserve::{Formula, Reserve, Reserved, RoundTo, Tier};
 use crate::Canary;
 use crate::drain::DrainPolicy;
 use crate::fields::{FieldInfo, Map};
@@ -39,6 +40,11 @@ fn described() -> Vec<Described> {
         of::<Metadata>("## pool.yaml", "metadata."),
         of::<NodePoolSpec>("## pool.yaml", "spec."),
         of::<KubeletSpec>("## pool.yaml", "spec.kubelet."),
+        of::<Reserve>("### Reservations by size", ""),
+        of::<Reserved>("### Reservations by size", "kubeReserved."),
+        of::<Formula>("### Reservations by size", "kubeReserved.RESOURCE."),
+        of::<Tier>("### Reservations by size", "kubeReserved.RESOURCE.tiers[]."),
+        of::<RoundTo>("### Reservations by size", "roundTo."),
         of::<RolloutSpec>("## pool.yaml", "spec.rollout."),
         of::<Canary>("## pool.yaml", "spec.rollout.canary."),
         of::<OrderSpec>("## pool.yaml", "spec.rollout.order."),
@@ -59,6 +65,9 @@ fn type_of(field: &Value, root: &Value) -> String {
             "MaxUnavailable" => "number or percentage",
             "LabelSelector" => "label selector",
             "KubernetesVersions" => "text or text[]",
+            "Quantity" => "quantity",
+            "Share" => "percentage",
+            "ReserveLimits" => "quantity or percentage, or a list",
             _ if root["$defs"][name]["type"] == "object" => "map",
             _ => "enum",
         }

@@ -121,10 +121,7 @@ fn refuses_paths_that_select_several_values() {
 
 #[test]
 fn gates_change_no_configuration() {
-    let hash = |pool: Pool| match pool.target {
-        crate::PoolTarget::Config(rendered) => rendered.config_map,
-        crate::PoolTarget::Local => panic!("a configuration"),
-    };
+    let hash = |pool: Pool| pool.rendered().expect("a configuration").config_map.clone();
     let with = built("      []\n", &one("a", "q")).0.unwrap();
     let without = built("      []\n", "      []\n").0.unwrap();
     assert_ne!(with.policy, without.policy);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::Reserve;
 use crate::fields::{At, Located, ReadField, bad_value, choices, map};
 use kubelet_config::finding::nearest;
 use kubelet_config::risk::removals;
@@ -41,6 +42,8 @@ map! {
         /// order.
         #[check(few_patches)]
         "patches" => patches: Vec<Located<String>>,
+        /// Reservations that follow from the size of each node. They are merged over kubelet.yaml, before the patches.
+        "reserve" => reserve: Option<Located<Reserve>>,
         /// Use the local configuration of each node: spec.configSource is removed. Default {default}.
         #[default(false)]
         "local" => local: bool,

@@ -139,7 +139,7 @@ impl RolloutSpec {
         let set = self.or(fleet);
         RolloutPolicy {
             max_unavailable: set.max_unavailable(),
-            canary: set.canary.filter(|canary| canary.nodes > 0),
+            canary: set.canary,
             max_failures: set.max_failures(),
             convergence_timeout: set.convergence_timeout(),
             paused: set.paused(),
@@ -237,7 +237,7 @@ pub(crate) fn too_short(policy: &RolloutPolicy) -> Option<Finding> {
     }
     let longest = policy.schedule.longest(CHECKED_YEAR);
     let node = policy.node_time(policy.drains_nodes());
-    let of_canaries = policy.canary.map_or(Duration::ZERO, |canary| canary.soak);
+    let of_canaries = policy.canary_soak();
     let soak = policy.order.as_ref().map_or(of_canaries, |order| order.soak.max(of_canaries));
     // Nodes that converged in an earlier window soak again before the next nodes start.
     let (needed, who) = if longest < node {
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(plain.convergence_timeout, Duration::from_secs(300));
         let own = RolloutSpec {
             max_unavailable: Some(MaxUnavailable::Percent(50)),
-            canary: Some(Canary { nodes: 0, soak: Duration::ZERO }),
+            canary: Some(Canary { nodes: 0, soak: Duration::from_secs(60) }),
             paused: Some(false),
             allow_disruption: Some(Class::None),
             check_pods: Some(true),
@@ -288,7 +288,7 @@ mod tests {
         };
         let policy = own.policy(&fleet);
         assert_eq!(policy.max_unavailable, MaxUnavailable::Percent(50));
-        assert_eq!(policy.canary, None);
+        assert_eq!((policy.canaries(), policy.canary_soak()), (0, Duration::ZERO));
         assert!(!policy.paused);
         assert_eq!((policy.allow_disruption, policy.check_pods), (Class::None, true));
         assert_eq!(RolloutSpec::default().policy(&RolloutSpec::default()), RolloutPolicy::default());

@@ -7,8 +7,8 @@ use std::fmt;
 
 use crate::changes::ChangedField;
 use crate::check::{Checker, drains_nodes};
-use crate::convergence::Target;
 use crate::{Action, ChangeSet, PoolPlan};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::Document;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::Class;
@@ -20,23 +20,25 @@ use nodecfg_observed::{ConfigMapKey, Node};
 
 impl Checker<'_> {
     pub(super) fn removals(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
-        let target = self.desired.pools.get(&pool.name).map(|pool| &pool.target);
-        let Some(PoolTarget::Config(rendered)) = target else { return };
+        let Some(desired) = self.desired.pools.get(&pool.name) else { return };
         let steps = pool.steps().filter(|step| step.action == Action::Assign);
         let nodes = steps.filter_map(|step| {
             let node = self.observed.nodes.get(&step.node)?;
             let placement = step.assignment.to_placement.unwrap_or_else(|| node.assigned_placement());
             (placement == Placement::Replace).then_some(node)
         });
-        let mut running: BTreeMap<(ConfigMapKey, &str), Vec<&Node>> = BTreeMap::new();
+        let mut running: BTreeMap<(Option<Capacity>, ConfigMapKey, &str), Vec<&Node>> = BTreeMap::new();
         for node in nodes {
             let Some(active) = node.status.active.as_ref() else { continue };
             let (Some(key), Some(map)) = (ConfigMapKey::of(active), &active.config_map) else { continue };
-            running.entry((key, map.kubelet_config_key.as_str())).or_default().push(node);
+            let size = pool.targets.size_of(&node.name);
+            running.entry((size, key, map.kubelet_config_key.as_str())).or_default().push(node);
         }
         let refused: BTreeSet<&str> = pool.disruption.lost.iter().map(|lost| lost.omitted.path.as_str()).collect();
         let mut hidden = BTreeSet::new();
-        for ((key, name), nodes) in running {
+        for ((size, key, name), nodes) in running {
+            let of_size = desired.for_node(size.unwrap_or_default());
+            let Some(PoolTarget::Config(rendered)) = of_size.as_ref().map(|pool| &*pool.target) else { continue };
             let text = self.observed.contents.get(&key).and_then(Option::as_ref).and_then(|map| map.data.get(name));
             let lost = text.map(|text| lost(text, rendered, &nodes)).unwrap_or_default().into_iter();
             let accepts = |field: &String| pool.policy.accept_removed.contains(field);
@@ -63,17 +65,17 @@ fn lost(text: &str, rendered: &Rendered, nodes: &[&Node]) -> Vec<(String, String
     lost.into_iter().map(|(path, removal)| (path, removal.field.clone())).collect()
 }
 
-/// A configuration with its placement.
-type Placed<'a> = (&'a ConfigSource, Option<Placement>);
+/// What nodes of a size have: a configuration with its placement.
+pub(super) type Start<'a> = (Option<Capacity>, &'a ConfigSource, Option<Placement>);
 
 /// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
 pub(super) struct PoolChanges<'a> {
     /// Configurations from which a field of the change has a class that needs a drain, each with its placement. Empty if the
     /// pool drains no nodes. A sample does not tell what the change needs on other nodes.
-    pub(super) needing_drain: Vec<Placed<'a>>,
+    pub(super) needing_drain: Vec<Start<'a>>,
     /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
     /// what a rollback does to other nodes.
-    pub(super) reverted: Vec<(Placed<'a>, Option<Class>)>,
+    pub(super) reverted: Vec<(Start<'a>, Option<Class>)>,
 }
 
 impl<'a> PoolChanges<'a> {
@@ -84,7 +86,7 @@ impl<'a> PoolChanges<'a> {
 }
 
 /// See [`PoolChanges::needing_drain`].
-fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<Placed<'_>> {
+fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<Start<'_>> {
     // The defaults of a node's own version may differ from those of other nodes in the set.
     if !same_version || !drains_nodes(pool) {
         return Vec::new();
@@ -98,22 +100,24 @@ fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<Placed<'_>> {
     };
     // Nodes with different own values leave one overlay by different changes.
     let all_need = |set: &&&ChangeSet| {
-        let is_same = |other: &&&ChangeSet| (&other.from, other.placement) == (&set.from, set.placement);
+        let start = |set: &ChangeSet| (set.size, set.from.clone(), set.placement);
+        let is_same = |other: &&&ChangeSet| start(other) == start(set);
         known.iter().filter(is_same).all(any_needs)
     };
-    known.iter().filter(all_need).filter_map(|set| Some((set.from.as_ref()?, set.placement))).collect()
+    known.iter().filter(all_need).filter_map(|set| Some((set.size, set.from.as_ref()?, set.placement))).collect()
 }
 
 /// See [`PoolChanges::reverted`].
-fn reverted(pool: &PoolPlan) -> Vec<(Placed<'_>, Option<Class>)> {
-    let known = pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && pool.target != Target::Local);
+fn reverted(pool: &PoolPlan) -> Vec<(Start<'_>, Option<Class>)> {
+    let is_config = !pool.targets.is_local();
+    let known = pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && is_config);
     let reverted = known.filter_map(|set| {
         let back = |field: &ChangedField| {
             let path = &field.change.path;
             let class = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
             field.in_effect.iter().map(class).max().unwrap_or(Class::None)
         };
-        Some(((set.from.as_ref()?, set.placement), set.fields.iter().map(back).max()))
+        Some(((set.size, set.from.as_ref()?, set.placement), set.fields.iter().map(back).max()))
     });
     reverted.collect()
 }

@@ -1,10 +1,11 @@
 //! Invariants of the evidence for a configuration: canaries, domains that have begun, and the moves of pool pointers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::check::{Checker, Violation};
-use crate::{Action, Plan, PointerTime, PoolPlan, Scope, WaveKind, Why};
+use crate::{Action, Plan, PointerTime, PoolPlan, Scope, SizeTarget, WaveKind, Why};
+use kubelet_config::capacity::Capacity;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::labels::{CONTENT_HASH_ANNOTATION, PLACEMENT_ANNOTATION};
 use nodecfg_contract::{ContentHash, KUBELET_KEY};
@@ -18,24 +19,39 @@ fn is_assigned(node: &Node) -> bool {
 /// Reports whether more nodes of the pool than canaries run its target by an assignment of the reconciler, and no canary
 /// must prove it first.
 pub(super) fn is_proven(pool: &PoolPlan, observed: &Observed) -> bool {
-    let runs = |node: &Node| match pool.target.source() {
+    let runs = |node: &Node| match pool.targets.of(&node.name).and_then(|target| target.source()) {
         None => node.status.active.is_none(),
         Some(wanted) => node.status.active.as_ref().is_some_and(|active| {
             active.names_same(wanted)
                 || pool.left_alone.iter().any(|left| left.node == node.name && matches!(left.why, Why::Adopted { .. }))
         }),
     };
-    let placement = pool.target.placement();
+    let placement = pool.targets.placement();
     let verified = |node: &Node| {
         let is_placed = |content: NodeContent| placement.is_none() || content.active_placement == placement;
-        let is_target = |content: NodeContent| content.active == pool.target.hash() && is_placed(content);
-        pool.target.hash().is_none() || node.content.is_none_or(is_target)
+        let hash = pool.targets.of(&node.name).and_then(|target| target.hash());
+        let is_target = |content: NodeContent| content.active == hash && is_placed(content);
+        hash.is_none() || node.content.is_none_or(is_target)
     };
     let left = pool.left_alone.iter().filter_map(|left| observed.nodes.get(&left.node));
     let proving =
         left.filter(|node| is_assigned(node) && node.ready == Readiness::Ready && runs(node) && verified(node));
     let waits = pool.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
-    proving.count() > pool.policy.canaries() && !waits
+    are_enough(pool, proving, 1) && !waits
+}
+
+/// Reports whether these nodes are as many as the canaries of the pool, and `more` beyond: of each size, if the policy has
+/// no canaries and the configuration follows from the size.
+fn are_enough<'a>(pool: &PoolPlan, nodes: impl Iterator<Item = &'a Node>, more: usize) -> bool {
+    let mut by_size: BTreeMap<_, usize> = BTreeMap::new();
+    for node in nodes {
+        *by_size.entry(pool.targets.size_of(&node.name)).or_default() += 1;
+    }
+    if pool.targets.is_sized() && pool.policy.canary.is_none() {
+        let of_size = |found: &SizeTarget| by_size.get(&found.size).copied().unwrap_or_default();
+        return !pool.targets.by_size().is_empty() && pool.targets.by_size().iter().all(|found| of_size(found) > more);
+    }
+    by_size.values().sum::<usize>() >= (pool.policy.canaries() + more).max(1)
 }
 
 /// Returns the violations of a plan whose pointers [move first](Plan::returning_pointers): as many nodes of the pool as
@@ -53,13 +69,13 @@ pub fn check_returning(plan: &Plan, observed: &Observed) -> Vec<Violation> {
         };
         let mut of_pool: BTreeSet<_> = pool.left_alone.iter().map(|left| &left.node).collect();
         of_pool.extend(pool.steps().map(|step| &step.node));
-        let has_run = |node: &Node| match (pool.target.source(), node.status.last_known_good.as_ref()) {
-            (Some(wanted), Some(good)) => good.names_same(wanted),
-            _ => false,
+        let has_run = |node: &Node| {
+            let wanted = pool.targets.of(&node.name).and_then(|target| target.source());
+            wanted.zip(node.status.last_known_good.as_ref()).is_some_and(|(wanted, good)| good.names_same(wanted))
         };
         let nodes = of_pool.into_iter().filter_map(|name| observed.nodes.get(name));
-        let proving = nodes.filter(|node| is_assigned(node) && has_run(node) && !contested(node)).count();
-        if proving == 0 || proving < pool.policy.canaries() {
+        let proving = nodes.filter(|node| is_assigned(node) && has_run(node) && !contested(node));
+        if !are_enough(pool, proving, 0) {
             let subject = format!("pointer of pool {}", pool.name);
             let problem = "moves first although too few nodes have run its content".to_owned();
             violations.push(Violation { subject, problem });
@@ -94,7 +110,8 @@ impl Checker<'_> {
             (value.is_none(), value)
         };
         let nodes = &self.observed.nodes;
-        let points = |node: &&Node| is_assigned(node) && pool.target.is_assigned_to(node);
+        let target = |node: &Node| pool.targets.of(&node.name);
+        let points = |node: &&Node| is_assigned(node) && target(node).is_some_and(|target| target.is_assigned_to(node));
         let stepped = pool.steps().filter_map(|step| nodes.get(&step.node)).filter(points);
         let left = pool.left_alone.iter().filter_map(|left| {
             let node = nodes.get(&left.node)?;
@@ -115,7 +132,14 @@ impl Checker<'_> {
 
 /// Reports whether a pointer has another content or placement than its annotations record.
 fn is_forged(map: &FetchedConfigMap) -> bool {
-    let hash = map.text(KUBELET_KEY).map(|text| ContentHash::of(text.as_bytes()).to_string());
+    let is_content = |key: &str| key == KUBELET_KEY || key.starts_with("kubelet.");
+    let contents = map.data.iter().filter(|(key, _)| is_content(key));
+    let hashes: Vec<String> = contents.map(|(_, text)| ContentHash::of(text.as_bytes()).to_string()).collect();
+    let hash = match hashes.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(ContentHash::of(several.join("\n").as_bytes()).to_string()),
+    };
     let placement = map.text("placement");
     hash.as_ref() != map.annotations.get(CONTENT_HASH_ANNOTATION)
         || placement != map.annotations.get(PLACEMENT_ANNOTATION).map(String::as_str)
@@ -145,15 +169,21 @@ impl Checker<'_> {
             self.require(!forged || pointer.from.is_none(), &subject, "could be restored to what another client wrote");
             let wanted = self.desired.pool_pointers && requested && !pool.is_paused();
             self.require(wanted, &subject, "moves although the pool was not requested, is paused or has no pointer");
-            let hash = pointer.to.config.as_ref().map(|config| ContentHash::of(config.kubelet.as_bytes()));
-            let named = pointer.to.config.as_ref().map(|config| config.hash);
-            self.require(
-                hash == pool.target.hash() && named == pool.target.hash(),
-                &subject,
-                "does not name the content of its pool",
-            );
-            let placement = pointer.to.config.as_ref().and_then(|config| config.placement);
-            self.require(placement == pool.target.placement(), &subject, "has another placement than its pool");
+            let configs = &pointer.to.configs;
+            let named = configs.values().all(|config| ContentHash::of(config.kubelet.as_bytes()) == config.hash);
+            let of_size = |found: &SizeTarget| {
+                let config = configs.get(&found.size.unwrap_or_default());
+                config.map(|config| config.hash) == found.target.hash()
+            };
+            let rendered = self.desired.pools.get(&pool.name);
+            let is_rendered = |size: &Capacity| {
+                let target = rendered.and_then(|pool| Some(pool.for_node(*size)?.target.hash()));
+                target.flatten() == configs.get(size).map(|config| config.hash)
+            };
+            let wanted = pool.targets.by_size().iter().all(of_size) && configs.keys().all(is_rendered);
+            self.require(named && wanted, &subject, "does not name the content of its pool");
+            let placed = configs.values().all(|config| config.placement == pool.targets.placement());
+            self.require(placed, &subject, "has another placement than its pool");
             if pointer.when == PointerTime::AtOnce {
                 let proven = is_proven(pool, self.observed);
                 self.require(proven, &subject, "moves at once although no node proves its content");

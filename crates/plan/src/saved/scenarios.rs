@@ -157,7 +157,7 @@ fn compares_files_without_commit_by_content() {
     sim.desired.commit = None;
     assert_eq!(sim.after(|now| now.desired.commit = Some(CommitId::new("2".repeat(40)).unwrap())), []);
     let found = sim.after(|now| {
-        now.desired.pools.get_mut(&pool_name("a")).unwrap().target = PoolTarget::Config(Box::new(rendered("a", 65)));
+        now.desired.pools.get_mut(&pool_name("a")).unwrap().targets = PoolTarget::Config(Box::new(rendered("a", 65))).into();
     });
     assert_eq!(paths(&found), ["/plan/pools/a/configuration"]);
 }
@@ -207,7 +207,7 @@ fn reports_added_removed_and_changed_pools() {
     assert_eq!(paths(&found), ["/plan/pools/a", "/plan/pools/z"]);
 
     let found = sim().after(|now| {
-        now.desired.pools.get_mut(&pool_name("a")).unwrap().target = PoolTarget::Local;
+        now.desired.pools.get_mut(&pool_name("a")).unwrap().targets = PoolTarget::Local.into();
     });
     let hash = rendered("a", 64).hash;
     let (path, words) = ("/plan/pools/a/configuration", "pool a: the configuration is the local one, and was");

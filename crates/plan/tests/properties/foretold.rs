@@ -132,7 +132,7 @@ fn plan(host: &Host, old: Option<&BTreeMap<&str, &str>>, new: &BTreeMap<&str, &s
     observed.versions.node_configs = Some(NodeConfigList::default());
     let mut desired = wants("maxPods: 1", Class::Never);
     for pool in desired.pools.values_mut() {
-        *pool = Pool { target: PoolTarget::Config(Box::new(rendered_of("a", &text(new)))), ..pool.clone() };
+        *pool = Pool { targets: PoolTarget::Config(Box::new(rendered_of("a", &text(new)))).into(), ..pool.clone() };
     }
     planned(&desired, &observed)
 }

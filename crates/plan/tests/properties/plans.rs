@@ -108,7 +108,7 @@ prop_compose! {
         let order = |soak: u32| NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(soak.into()) };
         policy.order = order_soak.map(order);
         let second = pool("b", 64, policy.clone());
-        let second = if local { Pool { target: PoolTarget::Local, ..second } } else { second };
+        let second = if local { Pool { targets: PoolTarget::Local.into(), ..second } } else { second };
         // Nodes carry no placement.
         let first = Pool { placement: placement.filter(|_| agents), ..pool("a", 64, policy) };
         let desired = desired([first, second]);
@@ -141,17 +141,17 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
     for pool in &plan.pools {
         for step in pool.steps() {
             let node = after.nodes.remove(&step.node).expect("a planned node was observed");
-            let moved = match &pool.target {
+            let moved = match pool.targets.only().unwrap() {
                 Target::Source(wanted) => on(node, &wanted.source),
                 Target::Local => Node { source: None, status: nodecfg_contract::ConfigStatus::default(), ..node },
             };
             let written = NodeContent {
-                assigned: pool.target.hash(),
-                active: pool.target.hash(),
+                assigned: pool.targets.only().unwrap().hash(),
+                active: pool.targets.only().unwrap().hash(),
                 max_disruption: Some(step.assignment.max_disruption.min(Class::Replace)),
                 self_assigned: false,
                 placement: step.assignment.to_placement,
-                active_placement: pool.target.placement().or(Some(Placement::Overlay)),
+                active_placement: pool.targets.only().unwrap().placement().or(Some(Placement::Overlay)),
                 reported: true,
             };
             let content = moved.content.map(|_| written);
@@ -163,7 +163,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 content.placement = added.to_placement;
             }
         }
-        if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &pool.target) {
+        if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &**pool.targets.typical()) {
             with_config_map(&mut after, pool.name.as_str(), rendered);
         }
     }
@@ -191,20 +191,20 @@ proptest! {
         for pool in &plan.pools {
             let steps = pool.steps().filter(|step| step.action == Action::Assign).map(|step| &step.assignment);
             for written in steps.chain(pool.completions().map(|(_, added)| added)) {
-                prop_assert_eq!(written.to_hash, pool.target.hash());
-                let wanted = pool.target.placement();
+                prop_assert_eq!(written.to_hash, pool.targets.only().unwrap().hash());
+                let wanted = pool.targets.only().unwrap().placement();
                 prop_assert!(wanted.is_none() || written.to_placement == wanted);
                 prop_assert!(written.max_disruption <= pool.policy.allow_disruption);
             }
             for left in pool.left_alone.iter().filter(|left| left.why == Why::Converged) {
                 let node = &observed.nodes[&left.node];
                 let Some(content) = node.content.filter(|_| node.source.is_some()) else { continue };
-                prop_assert_eq!(content.active, pool.target.hash(), "called converged on other content");
-                let placement = pool.target.placement();
+                prop_assert_eq!(content.active, pool.targets.only().unwrap().hash(), "called converged on other content");
+                let placement = pool.targets.only().unwrap().placement();
                 let runs = placement.is_none() || content.active_placement == placement;
                 prop_assert!(runs, "called converged with another placement");
                 let placed = placement.is_none() || content.placement == placement;
-                let as_written = content.assigned == pool.target.hash() && placed;
+                let as_written = content.assigned == pool.targets.only().unwrap().hash() && placed;
                 let complete = as_written || left.completion.is_some() || pool.is_paused();
                 prop_assert!(complete || node.obstacle.is_some(), "keeps an incomplete assignment");
             }

@@ -5,7 +5,6 @@
 //! [`Pool::reconcile`] looks at the whole pool and does what has become possible: it opens gates, starts nodes that no
 //! [blocker](blockers) holds, sends rollbacks, releases marks, and moves the pointer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use self::blockers::Starts;
@@ -68,7 +67,6 @@ pub(crate) struct Pool {
 struct Policy {
     fleet: FleetName,
     name: PoolName,
-    target: Arc<Target>,
     budget: usize,
     rules: RolloutPolicy,
     mode: Mode,
@@ -116,8 +114,7 @@ impl Pool {
         let real = |duration| mode.real_duration(duration);
         let mut soak = Duration::ZERO;
         let mut gate = StartGate::Open;
-        let target = Arc::new(plan.target.clone());
-        let left = plan.left_alone.iter().map(|left| Node::new(Intent::leave_alone(left, &target), Wave::Rest));
+        let left = plan.left_alone.iter().map(|left| Node::new(Intent::leave_alone(left, &plan.targets), Wave::Rest));
         let mut nodes: Vec<Node> = left.collect();
         for wave in &plan.waves {
             let of_node = match wave.kind {
@@ -129,13 +126,12 @@ impl Pool {
                 }
                 WaveKind::Rest => Wave::Rest,
             };
-            nodes.extend(wave.steps.iter().map(|step| Node::new(Intent::follow(step, &target), of_node)));
+            nodes.extend(wave.steps.iter().map(|step| Node::new(Intent::follow(step, &plan.targets), of_node)));
         }
         let checks_pods = rules.check_pods && mode.list_pods;
         let policy = Policy {
             fleet: fleet.clone(),
             name: plan.name.clone(),
-            target,
             budget: plan.budget,
             mode,
             limits: Limits {
@@ -342,7 +338,7 @@ impl Pool {
             NodeOutcome {
                 node: node.intent.name().clone(),
                 from: node.intent.from().cloned(),
-                to: Target::clone(&self.policy.target),
+                to: Target::clone(&node.intent.wanted),
                 end,
                 seconds,
                 trial: node.current_trial(),
@@ -387,8 +383,7 @@ impl Pool {
 
     /// Time that the pool must stay converged before a pool starts that waits for it.
     pub(crate) fn soak_for_others(&self) -> Duration {
-        let canary = self.policy.rules.canary;
-        canary.map_or(Duration::ZERO, |canary| self.policy.mode.real_duration(canary.soak))
+        self.policy.mode.real_duration(self.policy.rules.canary_soak())
     }
 
     /// Time that a node of this pool may take.

@@ -41,7 +41,7 @@ impl PointerRun {
             PointerTime::AtOnce => PointerState::Moved { attempts: RESTORATIONS },
         };
         // A pointer that was missing is not deleted again: nodes start with their local configuration either way.
-        let before = planned.from.clone().unwrap_or(PoolPointer { config: None, commit: None });
+        let before = planned.from.clone().unwrap_or_else(|| PoolPointer::to(None, None));
         Self { state, contents: Some((before, planned.to.clone())) }
     }
 }
@@ -96,7 +96,7 @@ impl Pool {
         }
         let contents = self.pointer.contents.as_ref();
         let target = contents.map(|(before, after)| if restores { before } else { after });
-        let config_map = target.and_then(|pointer| Some(pointer.config.as_ref()?.config_map.clone()));
+        let config_map = target.and_then(PoolPointer::config_map);
         self.report(match result {
             Ok(()) => Progress::PointerMoved { config_map },
             Err(error) => Progress::PointerNotMoved { config_map, error },

@@ -72,7 +72,7 @@ impl Scenario {
                 format!("roll back {}", change(&node, &back))
             }
             Command::MovePointer(pool, pointer) => {
-                let to = pointer.config.map_or_else(|| "local".to_owned(), |config| config.config_map);
+                let to = pointer.config_map().unwrap_or_else(|| "local".to_owned());
                 format!("point {pool} {to}")
             }
             Command::Mark(node, uid, drain) => {
@@ -95,7 +95,7 @@ impl Scenario {
     /// The target of a node of the plan.
     pub(crate) fn target(&self, name: &str) -> ConfigSource {
         let is_selected = |pool: &&PoolPlan| belongs(&self.desired, &pool.name, &self.nodes[name]);
-        self.plan.pools.iter().find(is_selected).unwrap().target.source().unwrap().clone()
+        self.plan.pools.iter().find(is_selected).unwrap().targets.only().unwrap().source().unwrap().clone()
     }
 
     /// Delivers a state of a node.

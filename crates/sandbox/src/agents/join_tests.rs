@@ -43,7 +43,7 @@ async fn cluster() -> Embedded {
     };
     let embedded = Embedded::start(options, Vec::new()).await.unwrap();
     let labels = json!({MANAGED_BY_LABEL: MANAGER, FLEET_LABEL: "prod", POOL_LABEL: "gpu"});
-    let pointer = PoolPointer { config: Some(pointed()), commit: None };
+    let pointer = PoolPointer::to(Some(pointed()), None);
     let objects = [
         (pointed().config_map, json!({"kubelet": KUBELET}), true),
         ("nodecfg-pool-prod-gpu".to_owned(), json!(pointer.data()), false),

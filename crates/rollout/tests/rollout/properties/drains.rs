@@ -62,7 +62,7 @@ proptest! {
         policy.drain = DrainPolicy { on_timeout, timeout, settle, ..DrainPolicy::default() };
         let mut pool = pool_of("a", 64, policy);
         let target = rendered_of("a", "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n");
-        pool.target = PoolTarget::Config(Box::new(target));
+        pool.targets = PoolTarget::Config(Box::new(target)).into();
         let previous = rendered_of("a", "cpuManagerPolicy: none\n");
         let old = previous.source(&namespace());
         let name = |index: usize| format!("n{index:02}");

@@ -40,7 +40,7 @@ fn drains(budget: u32) -> RolloutPolicy {
 
 fn wants(fields: &str, policy: RolloutPolicy) -> Desired {
     let target = PoolTarget::Config(Box::new(rendered_of("a", fields)));
-    desired([Pool { target, ..pool("a", 64, policy) }])
+    desired([Pool { targets: target.into(), ..pool("a", 64, policy) }])
 }
 
 fn source(fields: &str) -> ConfigSource {
