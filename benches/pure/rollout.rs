@@ -57,8 +57,11 @@ pub fn rollout(criterion: &mut Criterion) {
     let observed = fleet::observed(NODES, POOLS, Some(&fleet::desired(POOLS, 1)));
     let plan = make(&wanted, &observed, &fleet::options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"));
     let states = states(&plan, &observed);
-    let targets: BTreeMap<_, _> =
-        plan.pools.iter().flat_map(|pool| pool.steps().filter_map(|step| Some((&step.node, pool.targets.of(&step.node)?)))).collect();
+    let targets: BTreeMap<_, _> = plan
+        .pools
+        .iter()
+        .flat_map(|pool| pool.steps().filter_map(|step| Some((&step.node, pool.targets.of(&step.node)?))))
+        .collect();
 
     let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
     group.sample_size(10);

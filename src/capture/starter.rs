@@ -318,9 +318,7 @@ mod tests {
         assert_eq!(by_name("a").selector.to_string(), "nodecfg.dev/pool=a");
         assert_eq!(by_name("b").selector.to_string(), "x.io/pool=yes");
         assert!(by_name("b").policy.paused && !by_name("a").policy.paused);
-        assert!(
-            by_name("c").rendered().is_none() && by_name("a").rendered().is_some()
-        );
+        assert!(by_name("c").rendered().is_none() && by_name("a").rendered().is_some());
         let placements = ["a", "b", "replaced"].map(|name| by_name(name).placement);
         assert_eq!(placements, [None, None, Some(Placement::Replace)]);
         assert_eq!(repository["pools/a/kubelet.yaml"], content);

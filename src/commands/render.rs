@@ -74,8 +74,11 @@ fn parse_amount(resource: Resource) -> impl Fn(&str) -> Result<u64, String> + Cl
 impl SizeArgs {
     /// Capacity of the machine. Amounts without an option are unknown.
     fn capacity(&self) -> Capacity {
-        let amounts =
-            [(Resource::Cpu, self.cpu), (Resource::Memory, self.memory), (Resource::EphemeralStorage, self.ephemeral_storage)];
+        let amounts = [
+            (Resource::Cpu, self.cpu),
+            (Resource::Memory, self.memory),
+            (Resource::EphemeralStorage, self.ephemeral_storage),
+        ];
         amounts.into_iter().fold(Capacity::default(), |capacity, (resource, amount)| {
             amount.map_or(capacity, |amount| capacity.with(resource, amount))
         })
@@ -94,9 +97,14 @@ impl SizeArgs {
         let missing = Resource::ALL.into_iter().filter(|resource| sizes.steps().of(*resource).is_some());
         let missing: Vec<&str> = missing.filter(|resource| capacity.of(*resource).is_none()).map(option).collect();
         if !missing.is_empty() {
-            let message =
-                format!("the configuration of pool {} follows from the size of the machine (spec.kubelet.reserve)", pool.name);
-            return Err(CommandError::usage(message, format!("add {}; `nodecfg validate -v` lists sizes", missing.join(" "))));
+            let message = format!(
+                "the configuration of pool {} follows from the size of the machine (spec.kubelet.reserve)",
+                pool.name
+            );
+            return Err(CommandError::usage(
+                message,
+                format!("add {}; `nodecfg validate -v` lists sizes", missing.join(" ")),
+            ));
         }
         pool.for_node(capacity).ok_or_else(|| no_size(pool))
     }

@@ -140,7 +140,8 @@ impl Log {
 pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> {
     let Some(now) = revisions.first() else { return Err(None) };
     let other = |revision: &&Revision| {
-        matches!(revision.content, Content::Config { .. } | Content::BySize { .. } | Content::Local) && !revision.content.is_same(&now.content)
+        matches!(revision.content, Content::Config { .. } | Content::BySize { .. } | Content::Local)
+            && !revision.content.is_same(&now.content)
     };
     let mut others = revisions.iter().skip(1).filter(other);
     others.clone().find(|revision| revision.was_run()).ok_or_else(|| others.next())

@@ -62,10 +62,8 @@ impl Reservations {
 
 fn preset(preset: Preset) -> PresetReservations {
     let reserved = preset.reserved();
-    let of_size = |size: Capacity| SizeReservations {
-        size: size.to_string(),
-        reserved: reserved.amounts(size, PODS).collect(),
-    };
+    let of_size =
+        |size: Capacity| SizeReservations { size: size.to_string(), reserved: reserved.amounts(size, PODS).collect() };
     PresetReservations {
         name: preset.as_str(),
         remarks: paragraphs(preset.text()),
@@ -96,9 +94,8 @@ pub fn report(reservations: &Reservations) -> Report {
     let section = |preset: &PresetReservations| {
         let mut blocks: Vec<Block> = Vec::new();
         blocks.extend(preset.remarks.iter().map(|remark| Item::quiet(remark.clone()).into()));
-        let formula = |(resource, formula): (&Resource, &String)| {
-            Item::new(format!("{}: {formula}", resource.as_str())).into()
-        };
+        let formula =
+            |(resource, formula): (&Resource, &String)| Item::new(format!("{}: {formula}", resource.as_str())).into();
         blocks.extend(preset.formulas.iter().map(formula));
         blocks.push(Block::Table(table(preset)));
         Block::Section(Section { title: Text::name(format!("preset: {}", preset.name)), blocks, ..Section::default() })

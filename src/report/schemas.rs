@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::capture::Capture;
 use super::code_explanation::CodeExplanation;
-use super::reservations::Reservations;
 use super::doctor::Doctor;
 use super::document::json::Noticed;
 use super::effective::EffectiveConfiguration;
@@ -21,6 +20,7 @@ use super::outcome::Ended;
 use super::progress::RunHeader;
 use super::pruning::Pruning;
 use super::release::Release;
+use super::reservations::Reservations;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;

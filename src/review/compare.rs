@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes, sizes,
+    Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
+    sizes,
 };
 use kubelet_config::document::Document;
 use kubelet_config::effective::overlaid;
@@ -133,11 +134,7 @@ fn pool(
         change,
         scope: new.or(old).map(setting_changes::scope).unwrap_or_default(),
         risk,
-        config_map: ConfigMapChange {
-            before: config_map(old, was),
-            after: config_map(new, becomes),
-            create: None,
-        },
+        config_map: ConfigMapChange { before: config_map(old, was), after: config_map(new, becomes), create: None },
         placement: placement(new),
         changes,
         sizes: if change == PoolChange::Removed { Vec::new() } else { sizes::typical(old, new) },

@@ -18,9 +18,9 @@ use nodecfg_fleet::hold::Hold;
 use nodecfg_fleet::{Desired, Pool, SizedPool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_plan::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
-use nodecfg_plan::{SizeGroup, SizeGroups,
-    ConfigMapIndex, Owner, PoolPause, Why, blocked_reason, is_adopted, membership, outdated_agent, pool_target,
-    present_state,
+use nodecfg_plan::{
+    ConfigMapIndex, Owner, PoolPause, SizeGroup, SizeGroups, Why, blocked_reason, is_adopted, membership,
+    outdated_agent, pool_target, present_state,
 };
 
 /// Desired state to compare nodes with.

@@ -462,7 +462,8 @@ mod tests {
         // The content of one size under the key of another.
         let swapped = read_with(&|data| {
             for base in ["kubelet", "contentHash", "configMap"] {
-                let [a, b] = ["cpu-4000m.memory-16000Mi", "cpu-2000m.memory-2000Mi"].map(|size| format!("{base}.{size}"));
+                let [a, b] =
+                    ["cpu-4000m.memory-16000Mi", "cpu-2000m.memory-2000Mi"].map(|size| format!("{base}.{size}"));
                 let (of_a, of_b) = (data[&a].clone(), data[&b].clone());
                 data.extend([(a, of_b), (b, of_a)]);
             }

@@ -48,7 +48,6 @@ impl Desired {
     pub fn selects_by_labels(&self) -> bool {
         self.pools.values().all(|pool| pool.named.is_none())
     }
-
 }
 
 /// Desired state of one pool.

@@ -215,7 +215,8 @@ impl fmt::Display for Reserve {
     /// Writes the formulas: `cpu: 6% of the first 1, …; memory: 255Mi + 11Mi for each pod`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let formulas = self.reserved().formulas();
-        let texts: Vec<String> = formulas.map(|(resource, formula)| format!("{}: {formula}", resource.as_str())).collect();
+        let texts: Vec<String> =
+            formulas.map(|(resource, formula)| format!("{}: {formula}", resource.as_str())).collect();
         f.write_str(&texts.join("; "))
     }
 }
@@ -278,14 +279,13 @@ impl fmt::Display for Formula {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self.base.map(shown).into_iter().collect();
         parts.extend(self.per_pod.map(|amount| format!("{} for each pod", shown(amount))));
-        let tier = |(at, Located { value: Tier { first, next, percent }, .. }): (usize, &Located<Tier>)| {
-            match (first, next) {
+        let tier =
+            |(at, Located { value: Tier { first, next, percent }, .. }): (usize, &Located<Tier>)| match (first, next) {
                 (Some(width), _) => format!("{percent} of the first {}", shown(*width)),
                 (None, Some(width)) => format!("{percent} of the next {}", shown(*width)),
                 (None, None) if at == 0 => format!("{percent} of the capacity"),
                 (None, None) => format!("{percent} of the rest"),
-            }
-        };
+            };
         let tiers: Vec<String> = self.tiers.iter().enumerate().map(tier).collect();
         parts.extend(Some(tiers.join(", ")).filter(|tiers| !tiers.is_empty()));
         f.write_str(&parts.join(" + "))?;
@@ -473,7 +473,9 @@ impl JsonSchema for Limits {
 
 fn one_formula(reserve: Option<Reserve>, fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Reserve> {
     match (fields.get("preset"), fields.get("kubeReserved")) {
-        (None, None) => findings.push(fields.missing("preset", "preset: gke, eks or aks, or a formula in kubeReserved")),
+        (None, None) => {
+            findings.push(fields.missing("preset", "preset: gke, eks or aks, or a formula in kubeReserved"))
+        }
         (Some(_), Some(formulas)) => {
             let path = fields.path("kubeReserved");
             let at = &mut At { node: formulas, path: &path, findings };

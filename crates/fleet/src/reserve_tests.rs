@@ -124,7 +124,10 @@ fn reports_what_is_wrong() {
         ("kubeReserved: {cpu: {tiers: [{percent: 0.001}]}}", "\"0.001\" is not a percentage"),
         ("kubeReserved: {cpu: {tiers: [{percent: 101}]}}", "\"101\" is not a percentage"),
         ("kubeReserved: {cpu: {tiers: [{next: 1, percent: 1}]}}", "the first tier has `next`"),
-        ("kubeReserved: {cpu: {tiers: [{first: 1, percent: 1}, {first: 1, percent: 1}]}}", "only the first tier has `first`"),
+        (
+            "kubeReserved: {cpu: {tiers: [{first: 1, percent: 1}, {first: 1, percent: 1}]}}",
+            "only the first tier has `first`",
+        ),
         ("kubeReserved: {cpu: {tiers: [{percent: 1}, {next: 1, percent: 1}]}}", "only the last tier covers the rest"),
         ("kubeReserved: {cpu: {atMost: 101%}}", "`reserve.kubeReserved.cpu.atMost`: it is not a percentage"),
         ("preset: gke\nroundTo: {memory: 0}", "`reserve.roundTo.memory`: it must be greater than 0"),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::PoolTarget;
 use crate::fields::Located;
 use crate::own::Placed;
 use crate::render::{Layers, Named, merge};
 use crate::reserve::{Pods, Reserve};
-use crate::PoolTarget;
 use kubelet_config::Minor;
 use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::document::{Document, Entry, Mapping, Node, Scalar, Value};
@@ -59,7 +59,10 @@ pub struct Sizes {
 
 impl fmt::Debug for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sizes").field("reserve", &self.reserve).field("reference", &self.reference).finish_non_exhaustive()
+        f.debug_struct("Sizes")
+            .field("reserve", &self.reserve)
+            .field("reference", &self.reference)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,9 +117,11 @@ impl Sizes {
         };
         let mut machines: Vec<String> = typical_sizes().map(machine).collect();
         machines.dedup();
-        let message = format!("kubeReserved of typical machines, computed as {}: {}", self.reserve.value, machines.join("; "));
+        let message =
+            format!("kubeReserved of typical machines, computed as {}: {}", self.reserve.value, machines.join("; "));
         let finding = Finding::note("reserve-computed", message).at(self.reserve.place.clone());
-        finding.help("compare with the machines of the pool; `nodecfg diff` with a cluster shows the values of its nodes")
+        finding
+            .help("compare with the machines of the pool; `nodecfg diff` with a cluster shows the values of its nodes")
     }
 
     /// Steps to which capacities are rounded, without the resources on which no amount depends.
@@ -179,7 +184,7 @@ fn overlay(reserve: &Located<Reserve>, size: Capacity, pods: Pods) -> Node {
         (key.to_owned(), Entry { key_place: reserve.place.clone(), value, earlier: Vec::new() })
     };
     let amounts = reserve.value.reserved().amounts(size, pods);
-    let amounts = amounts.map(|(resource, amount)| entry((resource.as_str(), Value::Scalar(Scalar::plain(&amount)))));
+    let amounts = amounts.map(|(resource, amount)| entry((resource.as_str(), Value::Scalar(Scalar::quoted(&amount)))));
     let fields = Mapping::from([entry((FIELD, Value::Mapping(amounts.collect())))]);
     Node { value: Value::Mapping(fields), place: reserve.place.clone() }
 }
@@ -192,29 +197,33 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
         let path = format!("{FIELD}.{}", resource.as_str());
         let fixed = layers.files.iter().filter_map(|file| file.root.at(&path)).find(|value| !value.is_null());
         if let Some(fixed) = fixed {
-            let message = format!("`{path}` is fixed here, and spec.kubelet.reserve computes it from the size of each node");
+            let message =
+                format!("`{path}` is fixed here, and spec.kubelet.reserve computes it from the size of each node");
             let finding = Finding::error("reserve-conflict", message).at(fixed.place.clone()).field(path.as_str());
-            findings.push(finding.related(reserve.place.clone(), "computed here").help("remove it, or set it in a patch"));
+            findings.push(finding.related(reserve.place.clone(), "computed here").help("remove it"));
         }
         let without_effect = match resource {
-            Resource::Cpu => root.get("reservedSystemCPUs").filter(|value| value.text().is_some_and(|text| !text.is_empty())),
-            Resource::EphemeralStorage => {
-                root.get("localStorageCapacityIsolation").filter(|value| value.to_json() == serde_json::Value::Bool(false))
+            Resource::Cpu => {
+                root.get("reservedSystemCPUs").filter(|value| value.text().is_some_and(|text| !text.is_empty()))
             }
+            Resource::EphemeralStorage => root
+                .get("localStorageCapacityIsolation")
+                .filter(|value| value.to_json() == serde_json::Value::Bool(false)),
             Resource::Memory => None,
         };
         let field = if resource == Resource::Cpu { "reservedSystemCPUs" } else { "localStorageCapacityIsolation" };
         if let Some(value) = without_effect {
-            let message = format!("with `{field}`, the kubelet ignores the `{path}` that spec.kubelet.reserve computes");
+            let message =
+                format!("with `{field}`, the kubelet ignores the `{path}` that spec.kubelet.reserve computes");
             let finding = Finding::error("reserve-conflict", message).at(value.place.clone()).field(field);
-            let help = format!("remove `{field}`, or {} from spec.kubelet.reserve", resource.as_str());
+            let help = format!("remove it, or {} from spec.kubelet.reserve", resource.as_str());
             findings.push(finding.related(reserve.place.clone(), "computed here").help(help));
         }
         let last = root.at(&path).filter(|value| value.place != reserve.place);
         if let Some(patched) = last.filter(|_| fixed.is_none()) {
             let message = format!("a patch sets `{path}`, so that all sizes have the same value");
             let finding = Finding::warning("reserve-patched", message).at(patched.place.clone()).field(path.as_str());
-            findings.push(finding.related(reserve.place.clone(), "computed here").help("remove it from the patch"));
+            findings.push(finding.related(reserve.place.clone(), "computed here").help("remove it"));
         }
         let is_static = root.get("memoryManagerPolicy").and_then(Node::text) == Some("Static");
         let reserved = root.get("reservedMemory").filter(|_| resource == Resource::Memory && is_static);
@@ -222,7 +231,7 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
             let message = "`reservedMemory` must equal the sum of kubeReserved, systemReserved and evictionHard, which \
                            follows from the size of each node";
             let finding = Finding::error("reserve-conflict", message).at(value.place.clone()).field("reservedMemory");
-            let help = "remove memory from spec.kubelet.reserve, or make a pool for each size";
+            let help = "make a pool for each size of machines, with a fixed kubeReserved";
             findings.push(finding.related(reserve.place.clone(), "computed here").help(help));
         }
     }
@@ -231,7 +240,7 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
         if !entries.contains(&"pods") {
             let message = "without pods in `enforceNodeAllocatable`, pods may use what spec.kubelet.reserve reserves";
             let finding = Finding::warning("reserve-pods-unlimited", message).at(enforced.place.clone());
-            findings.push(finding.field("enforceNodeAllocatable").help("write enforceNodeAllocatable: [pods]"));
+            findings.push(finding.field("enforceNodeAllocatable").help("remove it"));
         }
     }
     findings
@@ -240,9 +249,10 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
 /// Warns that a formula counts the default number of pods. `None` if no formula counts pods.
 fn default_pods(reserve: &Located<Reserve>, pods: Pods) -> Option<Finding> {
     let (_, formula) = reserve.value.reserved().formulas().find(|(_, formula)| formula.per_pod.is_some())?;
-    let message = format!("`{formula}` counts {} pods, the default of kubelets: the configuration has no maxPods", pods.most);
+    let message =
+        format!("`{formula}` counts {} pods, the default of kubelets: the configuration has no maxPods", pods.most);
     let finding = Finding::warning("reserve-default-pods", message).at(reserve.place.clone());
-    Some(finding.help("set maxPods in kubelet.yaml, or name the nodes' own configuration in spec.kubelet.own"))
+    Some(finding.help("set maxPods in kubelet.yaml to the number of pods that the nodes allow"))
 }
 
 #[cfg(test)]

@@ -113,7 +113,8 @@ pub fn sized(pool: Pool, reserve: &str) -> Pool {
     let fleet = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\n";
     let (pool_path, kubelet_path) = (format!("pools/{name}/pool.yaml"), format!("pools/{name}/kubelet.yaml"));
     let kubelet = &pool.rendered().unwrap().canonical;
-    let files = [("nodecfg.yaml", fleet), (pool_path.as_str(), file.as_str()), (kubelet_path.as_str(), kubelet.as_str())];
+    let files =
+        [("nodecfg.yaml", fleet), (pool_path.as_str(), file.as_str()), (kubelet_path.as_str(), kubelet.as_str())];
     let built = build(&Snapshot::of_texts(files), &Checks::default());
     let read = built.desired.unwrap_or_else(|| panic!("{:?}", built.findings)).pools.remove(name).unwrap();
     Pool { targets: read.targets, ..pool }

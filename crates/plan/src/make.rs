@@ -67,9 +67,8 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         }
         for group in &members.sizes.groups {
             let PoolTarget::Config(rendered) = &*group.pool.target else { continue };
-            let is_assigned = |step: &&Step| {
-                step.action == Action::Assign && planned.targets.size_of(&step.node) == group.pool.size
-            };
+            let is_assigned =
+                |step: &&Step| step.action == Action::Assign && planned.targets.size_of(&step.node) == group.pool.size;
             let assigned = planned.steps().filter(is_assigned).count();
             match index.need(pool, rendered, &options.namespace, assigned, || on_target(&group.nodes, &planned)) {
                 Ok(map) if assigned > 0 => {
@@ -151,7 +150,8 @@ fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap
 /// Nodes that already point at the target of their pool.
 fn on_target(nodes: &[&Node], plan: &PoolPlan) -> Vec<NodeName> {
     let target = |node: &Node| plan.targets.of(&node.name);
-    let points = nodes.iter().filter(|node| target(node).is_some_and(|target| target.is_named_by(node.source.as_ref())));
+    let points =
+        nodes.iter().filter(|node| target(node).is_some_and(|target| target.is_named_by(node.source.as_ref())));
     points.map(|node| node.name.clone()).collect()
 }
 

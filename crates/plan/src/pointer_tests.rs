@@ -292,9 +292,7 @@ fn pointer_that_another_client_changed_moves_back() {
         if fault.contains("hash") {
             for hide in [
                 |plan: &mut Plan| plan.pointer_changes.clear(),
-                |plan: &mut Plan| {
-                    plan.pools[0].pointer.as_mut().unwrap().from = Some(PoolPointer::to(None, None))
-                },
+                |plan: &mut Plan| plan.pools[0].pointer.as_mut().unwrap().from = Some(PoolPointer::to(None, None)),
                 |plan: &mut Plan| plan.pools[0].pointer.as_mut().unwrap().resource_version = Some("0".to_owned()),
             ] {
                 let mut hidden = plan.clone();
@@ -469,7 +467,11 @@ fn checker_rejects_wrong_moves() {
         ["pointer of pool a: moves at once although no node proves its content"]
     );
     assert_eq!(
-        problems(&|pointer| pointer.to.configs.values_mut().for_each(|config| config.kubelet = "maxPods: 1\n".to_owned())),
+        problems(&|pointer| pointer
+            .to
+            .configs
+            .values_mut()
+            .for_each(|config| config.kubelet = "maxPods: 1\n".to_owned())),
         ["pointer of pool a: does not name the content of its pool"]
     );
     assert_eq!(

@@ -9,7 +9,8 @@ use super::fixtures::{
     with_config_map, with_pointer_to,
 };
 use super::{
-    Action, Decision, LeftAlone, Plan, PointerTime, PoolPlan, WaveKind, Why, check, decide_again, make, wanted_config_maps,
+    Action, Decision, LeftAlone, Plan, PointerTime, PoolPlan, WaveKind, Why, check, decide_again, make,
+    wanted_config_maps,
 };
 use kubelet_config::capacity::Capacity;
 use nodecfg_contract::ContentHash;
@@ -85,7 +86,8 @@ fn each_node_gets_the_configuration_of_its_size() {
     let maps: BTreeSet<ContentHash> = plan.config_maps.iter().map(|planned| planned.map.config.hash).collect();
     assert_eq!(maps, [small_hash, large_hash].into());
     assert_eq!(wanted_config_maps(&repository, &cluster).len(), 2);
-    let sizes: Vec<_> = pool_of(&plan).targets.by_size().iter().map(|found| (found.size.unwrap().to_string(), found.nodes)).collect();
+    let sizes: Vec<_> =
+        pool_of(&plan).targets.by_size().iter().map(|found| (found.size.unwrap().to_string(), found.nodes)).collect();
     assert_eq!(sizes, [("4 CPU, 15Gi, 100Gi disk".to_owned(), 3), ("64 CPU, 251Gi, 100Gi disk".to_owned(), 1)]);
 }
 
@@ -137,7 +139,8 @@ fn node_without_a_size_or_room_is_left_alone() {
 fn rare_sizes_beyond_the_limit_are_left_alone() {
     let nodes = |number: usize| {
         let common = (0..2).map(|at| small(&format!("common-{at}")));
-        let others = (1..=number).map(|at| of_capacity(node(&format!("n{at:02}"), "a"), "4", &format!("{}Gi", 100 + at)));
+        let others =
+            (1..=number).map(|at| of_capacity(node(&format!("n{at:02}"), "a"), "4", &format!("{}Gi", 100 + at)));
         observed(common.chain(others))
     };
     let plan = planned(&repository(), &nodes(19));

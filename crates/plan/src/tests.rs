@@ -444,7 +444,8 @@ fn requires_only_config_maps_that_decisions_need() {
 fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
     let mut references = observed.references.clone();
     observed.nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
-    let (fleet, namespace, wanted) = (fleet(), super::fixtures::namespace(), super::wanted_config_maps(desired, observed));
+    let (fleet, namespace, wanted) =
+        (fleet(), super::fixtures::namespace(), super::wanted_config_maps(desired, observed));
     let options = PruneOptions { fleet, namespace, keep: KEEP as usize, wanted, pools: [].into() };
     prune(observed.config_maps.values(), &references, &options).delete.into_iter().map(|map| map.name).collect()
 }

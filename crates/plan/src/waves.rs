@@ -8,8 +8,8 @@ use crate::Targets;
 use crate::present::{is_broken, proves};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
-use nodecfg_fleet::{NodeOrder, RolloutPolicy};
 use nodecfg_contract::names::NodeName;
+use nodecfg_fleet::{NodeOrder, RolloutPolicy};
 use nodecfg_observed::Node;
 
 /// Canaries of a pool: a number of its nodes, or one node of each size if the policy sets none.

@@ -71,7 +71,9 @@ impl NodeSpec {
             reports_config: true,
             has_devices: false,
             startup_taint: false,
-            capacity: MACHINE.into_iter().fold(Capacity::default(), |all, (resource, amount)| all.with(resource, amount)),
+            capacity: MACHINE
+                .into_iter()
+                .fold(Capacity::default(), |all, (resource, amount)| all.with(resource, amount)),
             host: HostSpec::default(),
         }
     }

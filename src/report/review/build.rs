@@ -301,7 +301,8 @@ fn sizes(pool: &PoolReview) -> Vec<Block> {
         rows: pool.sizes.iter().map(row).collect(),
         ..Table::default()
     };
-    let formulas = pool.reserve.iter().map(|reserve| Item::quiet(format!("kubeReserved of each node: {reserve}")).into());
+    let formulas =
+        pool.reserve.iter().map(|reserve| Item::quiet(format!("kubeReserved of each node: {reserve}")).into());
     formulas.chain([Block::Table(table)]).collect()
 }
 

@@ -26,8 +26,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
     let wanted = desired(names.iter().map(|name| pool(name, 110, policy(1))));
     let mut observed = observed([]);
     for (index, name) in names.iter().enumerate() {
-        let Some(rendered) = wanted.pools.get(&pool_name(name)).and_then(|pool| pool.rendered())
-        else {
+        let Some(rendered) = wanted.pools.get(&pool_name(name)).and_then(|pool| pool.rendered()) else {
             panic!("no configuration")
         };
         with_config_map(&mut observed, name, rendered);
@@ -114,8 +113,7 @@ fn narrow_terminal_omits_columns() {
 #[test]
 fn rolled_back_node_shows_its_new_assignment() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered())
-    else {
+    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered()) else {
         panic!("no configuration")
     };
     let took = on(node("n1", "a"), &rendered.source(&namespace()));
@@ -168,8 +166,7 @@ fn summarizes_fifteen_thousand_nodes() {
 #[test]
 fn removes_control_characters() {
     let a = desired([pool("a", 110, policy(1))]);
-    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered())
-    else {
+    let Some(rendered) = a.pools.get(&pool_name("a")).and_then(|pool| pool.rendered()) else {
         panic!("no configuration")
     };
     let evil = "\u{1b}]0;owned\u{7}\nfailed\r\u{1b}[2J";

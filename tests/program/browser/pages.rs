@@ -68,6 +68,8 @@ fn review(pools: &[PoolName], value: &str) -> Review {
             sample: None,
             fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],
         }],
+        sizes: Vec::new(),
+        reserve: None,
         settings: Vec::new(),
         files: Vec::new(),
         rollout: None,

@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn reads_what_the_kernel_writes() {
-        for (list, cpus) in [("0\n", Some(1)), ("0-15\n", Some(16)), ("0-3,8,10-11\n", Some(7)), ("", None), ("3-1", None)]
+        for (list, cpus) in
+            [("0\n", Some(1)), ("0-15\n", Some(16)), ("0-3,8,10-11\n", Some(7)), ("", None), ("3-1", None)]
         {
             assert_eq!(cpus_in(list), cpus, "{list}");
         }

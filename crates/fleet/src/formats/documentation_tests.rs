@@ -7,10 +7,10 @@ use super::gates::{GateSpec, ObjectSpec, PrometheusSpec};
 use super::kubelet::{FleetKubeletSpec, KubeletSpec};
 use super::rollout::{OrderSpec, RolloutSpec};
 use super::{FleetFile, FleetSpec, Metadata, NodePoolFile, NodePoolSpec, schema};
-use crate::reserve::{Formula, Reserve, Reserved, RoundTo, Tier};
 use crate::Canary;
 use crate::drain::DrainPolicy;
 use crate::fields::{FieldInfo, Map};
+use crate::reserve::{Formula, Reserve, Reserved, RoundTo, Tier};
 use crate::schedule::Exclusion;
 use crate::schedule::window::Window;
 

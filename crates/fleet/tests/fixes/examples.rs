@@ -154,6 +154,16 @@ const POOLS: &[&str] = &[
     "spec: {kubelet: {patches: [missing.yaml]}}",
     "spec: {kubelet: {patches: kubelet.yaml}}",
     "spec: {kubelet: {local: 'true'}}",
+    "spec: {kubelet: {reserve: {}}}",
+    "spec: {kubelet: {reserve: {preset: gkee}}}",
+    "spec: {kubelet: {reserve: {preset: gke, kubeReserved: {cpu: {base: 1}}}}}",
+    "spec: {kubelet: {reserve: {preset: gke, roundTo: {memory: 0}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {memory: {base: [1]}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {memory: {base: -1}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {cpu: {tiers: [{next: 1, percent: 1}]}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {cpu: {tiers: [{first: 1}]}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {cpu: {tiers: [{percent: 200}]}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {cpu: {atMost: 200%}}}}}",
 ];
 
 /// Patches of the pool `gpu`.
@@ -193,6 +203,14 @@ pub fn all() -> impl Iterator<Item = Example> {
     fields.chain(files).chain(pools).chain(patches).chain(repositories())
 }
 
+/// A pool that computes reservations, with these fields.
+fn reserving(fields: &str) -> Example {
+    Example::of_repository(&[
+        ("pools/gpu/pool.yaml", &format!("{POOL}spec: {{kubelet: {{reserve: {{preset: gke}}}}}}\n")),
+        ("pools/gpu/kubelet.yaml", &format!("HEAD\n{fields}")),
+    ])
+}
+
 fn repositories() -> impl Iterator<Item = Example> {
     const KUBELET: (&str, &str) = ("pools/gpu/kubelet.yaml", "HEAD\nmaxPods: 50\n");
     let cpu = POOL.replace("gpu", "cpu");
@@ -223,6 +241,18 @@ fn repositories() -> impl Iterator<Item = Example> {
             ("pools/cpu/kubelet.yaml", "HEAD\n"),
         ]),
         Example::of_repository(&[("pools/gpu/kubelet.yaml", "maxPods: 5\n")]),
+        reserving("kubeReserved: {cpu: 100m, pid: '1000'}\n"),
+        reserving("localStorageCapacityIsolation: false\n"),
+        reserving("enforceNodeAllocatable: []\n"),
+        reserving("memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 2762Mi}}]\n"),
+        Example::of_repository(&[
+            (
+                "pools/gpu/pool.yaml",
+                &format!("{POOL}spec: {{kubelet: {{reserve: {{preset: eks}}, patches: [patch.yaml]}}}}\n"),
+            ),
+            ("pools/gpu/kubelet.yaml", "HEAD\n"),
+            ("pools/gpu/patch.yaml", "kubeReserved: {cpu: 1}\n"),
+        ]),
     ]
     .into_iter()
 }

@@ -157,7 +157,8 @@ fn compares_files_without_commit_by_content() {
     sim.desired.commit = None;
     assert_eq!(sim.after(|now| now.desired.commit = Some(CommitId::new("2".repeat(40)).unwrap())), []);
     let found = sim.after(|now| {
-        now.desired.pools.get_mut(&pool_name("a")).unwrap().targets = PoolTarget::Config(Box::new(rendered("a", 65))).into();
+        now.desired.pools.get_mut(&pool_name("a")).unwrap().targets =
+            PoolTarget::Config(Box::new(rendered("a", 65))).into();
     });
     assert_eq!(paths(&found), ["/plan/pools/a/configuration"]);
 }

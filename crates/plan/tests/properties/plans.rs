@@ -163,7 +163,8 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 content.placement = added.to_placement;
             }
         }
-        if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &**pool.targets.typical()) {
+        if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &**pool.targets.typical())
+        {
             with_config_map(&mut after, pool.name.as_str(), rendered);
         }
     }

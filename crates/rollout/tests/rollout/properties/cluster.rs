@@ -65,8 +65,11 @@ pub(super) fn is_of_daemon_set(pod: &Pod) -> bool {
 
 impl SimCluster {
     pub(super) fn new(plan: &Plan, start: &Observed) -> Self {
-        let planned =
-            |pool: &PoolPlan, drains| PlannedNode { pool: pool.name.clone(), target: pool.targets.only().unwrap().clone(), drains };
+        let planned = |pool: &PoolPlan, drains| PlannedNode {
+            pool: pool.name.clone(),
+            target: pool.targets.only().unwrap().clone(),
+            drains,
+        };
         let mut nodes = BTreeMap::new();
         for pool in &plan.pools {
             nodes.extend(pool.steps().map(|step| (step.node.clone(), planned(pool, step.drain))));
