@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion};
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Checks, Desired, build};
+use nodecfg_fleet::{Checks, Desired, Pool, PoolTarget, Rendered, build};
 use nodecfg_observed::{ConfigMapKey, ListVersions, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_plan::Options;
 
@@ -64,6 +65,16 @@ registryPullQPS: 10
 
 /// Nodes and pools of the largest published Kubernetes clusters.
 pub const LARGEST: (usize, usize) = (65_000, 500);
+
+/// Sizes of the machines of each pool.
+pub const SIZES: usize = 12;
+
+/// Capacity of the machine with this number in its pool: one of [`SIZES`].
+fn capacity(machine: usize) -> Capacity {
+    let cores = 4 * (1 + machine % SIZES) as u64;
+    let capacity = Capacity::default().with(Resource::Cpu, cores * 1000).with(Resource::Memory, (4 * cores) << 30);
+    capacity.with(Resource::EphemeralStorage, 100 << 30)
+}
 
 /// Name of a pool.
 pub fn pool_name(pool: usize) -> String {
@@ -123,14 +134,35 @@ pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTree
     files
 }
 
+/// The files of [`repository`], but each node reserves what its size needs.
+pub fn repository_with_sizes(pools: usize, revision: usize) -> BTreeMap<String, String> {
+    let mut files = repository(pools, revision, "10%");
+    for (path, text) in &mut files {
+        if path.ends_with("/pool.yaml") {
+            *text = text.replace("    base:", "    reserve: {preset: gke}\n    base:");
+        } else {
+            let lines = text
+                .split_inclusive('\n')
+                .filter(|line| !line.starts_with("kubeReserved:") && !line.starts_with("  memory: "));
+            *text = lines.collect();
+        }
+    }
+    files
+}
+
 /// Snapshot of the files.
 pub fn snapshot(files: &BTreeMap<String, String>) -> Snapshot {
     Snapshot::of_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
 }
 
-/// Desired state of the repository.
+/// Desired state of [`repository`].
 pub fn desired(pools: usize, revision: usize) -> Desired {
-    let built = build(&snapshot(&repository(pools, revision, "10%")), &Checks::default());
+    desired_of(&repository(pools, revision, "10%"))
+}
+
+/// Desired state of these files.
+pub fn desired_of(files: &BTreeMap<String, String>) -> Desired {
+    let built = build(&snapshot(files), &Checks::default());
     built.desired.unwrap_or_else(|| panic!("the benchmark's repository is wrong: {:?}", built.findings))
 }
 
@@ -174,16 +206,21 @@ pub fn running(mut node: Node, source: &ConfigSource) -> Node {
     node
 }
 
-/// Source that the nodes of a pool must run.
-pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
-    let pool = desired.pools.values().nth(pool).unwrap();
-    pool.rendered().expect("every pool of the benchmark has a configuration").source(&namespace())
+/// Configurations of a pool by machine, for the first machine of each size.
+fn configs(pool: &Pool) -> impl Iterator<Item = Arc<PoolTarget>> {
+    (0..SIZES).map(|machine| pool.for_node(capacity(machine)).expect("each machine has a size").target)
+}
+
+/// The configuration of a target.
+fn rendered(target: &PoolTarget) -> &Rendered {
+    target.rendered().expect("every pool of the benchmark has a configuration")
 }
 
 /// Cluster of Ready nodes spread over the pools of `ran`, each running its pool's configuration. `None` means the
 /// local configuration. One node in 50 is not Ready.
 pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
-    let sources: Option<Vec<ConfigSource>> = ran.map(|ran| (0..pools).map(|pool| source_of(ran, pool)).collect());
+    let sources = |pool: &Pool| configs(pool).map(|target| rendered(&target).source(&namespace())).collect();
+    let sources: Option<Vec<Vec<ConfigSource>>> = ran.map(|ran| ran.pools.values().map(sources).collect());
     let mut observed =
         Observed { versions: ListVersions { nodes: "1".to_owned(), node_configs: None }, ..Observed::default() };
     // As decoded: nodes with the same labels share them.
@@ -196,12 +233,13 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: Arc::clone(&labels[pool]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
+            capacity: capacity(index / pools),
             obstacle: None,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };
         let node = match sources.as_ref().and_then(|sources| sources.get(pool)) {
-            Some(source) => running(node, source),
+            Some(sources) => running(node, &sources[index / pools % SIZES]),
             None => node,
         };
         observed.nodes.insert(name, node);
@@ -214,8 +252,9 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
 
 /// Adds the ConfigMaps of a revision to the cluster, with metadata and content.
 pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
-    for pool in ran.pools.values() {
-        let Some(rendered) = pool.rendered() else { continue };
+    let targets = ran.pools.values().flat_map(|pool| configs(pool).map(move |target| (pool, target)));
+    for (pool, target) in targets {
+        let rendered = rendered(&target);
         let key = ConfigMapKey { namespace: namespace().to_string(), name: rendered.config_map.clone() };
         let managed = ManagedConfigMap {
             namespace: key.namespace.clone(),

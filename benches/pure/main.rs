@@ -42,6 +42,15 @@ fn main() {
             figures.note(&figure, seconds);
         }
     }
+    for what in ["nothing to do", "all nodes from another revision"] {
+        let seconds = |sizes| {
+            let figure = format!("15,000 nodes in 20 pools: plan and check {sizes} sizes, {what}");
+            median(&folder, &figure, began)
+        };
+        if let (Some(with), Some(without)) = (seconds("with 12"), seconds("without")) {
+            figures.note(&format!("15,000 nodes in 20 pools: with 12 sizes by without, {what}"), with / without);
+        }
+    }
     figures.finish();
 }
 

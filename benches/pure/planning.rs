@@ -1,15 +1,16 @@
-//! Benchmark of planning and checking for 15,000 nodes in 200 pools, and for 65,000 nodes in 500 pools.
+//! Benchmark of planning and checking for 15,000 nodes in 200 pools, for 65,000 nodes in 500 pools, and for pools with
+//! a configuration for each size.
 
 use std::hint::black_box;
 
-use criterion::Criterion;
+use criterion::{BatchSize, Criterion};
 use kubelet_config::risk::Class;
 use nodecfg_fleet::Desired;
 use nodecfg_fleet::drain::DrainMode;
 use nodecfg_observed::Observed;
 use nodecfg_plan::{Plan, Scope, check, make, membership, required_config_maps};
 
-use super::fleet::{LARGEST, NODES, POOLS, add_config_maps, desired, namespace, observed, options};
+use super::fleet::{self, LARGEST, NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 
 /// Adds the unpruned ConfigMaps of earlier revisions to a cluster.
 fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
@@ -25,6 +26,38 @@ pub fn planning(criterion: &mut Criterion) {
     {
         cluster(criterion, nodes, pools, name);
     }
+    sizes(criterion);
+}
+
+/// The same nodes in pools without and with reservations that follow from the size of a node. The configurations of sizes are
+/// rendered by the plan, as in a sync.
+fn sizes(criterion: &mut Criterion) {
+    const FEW: usize = 20;
+    let mut group = criterion.benchmark_group("15,000 nodes in 20 pools");
+    group.sample_size(20);
+    for with_sizes in [false, true] {
+        let files = |revision| match with_sizes {
+            false => fleet::repository(FEW, revision, "10%"),
+            true => fleet::repository_with_sizes(FEW, revision),
+        };
+        let wanted = || fleet::desired_of(&files(2));
+        let name = if with_sizes { "with 12 sizes" } else { "without sizes" };
+        for (what, revision) in [("nothing to do", 2), ("all nodes from another revision", 1)] {
+            let observed = observed(NODES, FEW, Some(&fleet::desired_of(&files(revision))));
+            group.bench_function(format!("plan and check {name}, {what}"), |bencher| {
+                bencher.iter_batched(wanted, |wanted| plan_and_check(&wanted, &observed), BatchSize::PerIteration);
+            });
+        }
+    }
+    group.finish();
+}
+
+/// What a sync does with the lists of a cluster before it writes.
+fn plan_and_check(wanted: &Desired, observed: &Observed) -> Plan {
+    black_box(required_config_maps(wanted, observed, &namespace()));
+    let plan = plan(wanted, observed);
+    black_box(check(&plan, wanted, observed, &Scope::Everything));
+    plan
 }
 
 fn cluster(criterion: &mut Criterion, nodes: usize, pools: usize, name: &str) {
@@ -50,12 +83,7 @@ fn cluster(criterion: &mut Criterion, nodes: usize, pools: usize, name: &str) {
     for (name, wanted, observed) in &cases {
         assert!(check(&plan(wanted, observed), wanted, observed, &Scope::Everything).is_empty());
         group.bench_function(format!("plan and check, {name}"), |bencher| {
-            bencher.iter(|| {
-                black_box(required_config_maps(wanted, observed, &namespace()));
-                let plan = plan(wanted, observed);
-                black_box(check(&plan, wanted, observed, &Scope::Everything));
-                plan
-            });
+            bencher.iter(|| plan_and_check(wanted, observed));
         });
     }
     let (_, _, busiest) = &cases[2];

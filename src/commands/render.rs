@@ -48,9 +48,9 @@ pub(super) struct Args {
     size: SizeArgs,
 }
 
-/// Size of the machine, for a pool whose reservations follow from it.
+/// Size of the machine, for a pool whose reservations follow from it (`spec.kubelet.reserve`).
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Size of the machine (spec.kubelet.reserve)")]
+#[command(next_help_heading = "Size of the machine")]
 struct SizeArgs {
     /// Cores of the machine, such as 16.
     #[arg(long, value_name = "CORES", value_parser = parse_amount(Resource::Cpu))]

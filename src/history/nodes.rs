@@ -90,15 +90,16 @@ impl Subject<'_> {
         map.is_some_and(|map| map.namespace == self.namespace.as_str() && map.name == name)
     }
 
-    /// Names of the ConfigMaps of a revision: for each size of the nodes of the cluster, if it follows from that.
-    fn config_map_names(&self, revision: &Revision, observed: &Observed) -> BTreeSet<String> {
+    /// Names of the ConfigMaps of a revision: for each size of these capacities, if it follows from that.
+    fn config_map_names(&self, revision: &Revision, capacities: &BTreeSet<Capacity>) -> BTreeSet<String> {
         // The fleet may have been renamed since: uses the name that a sync would use today.
         let name = |hash: ContentHash| format!("{}-{}-{}", self.fleet, self.pool, hash.short());
         match &revision.content {
             Content::Config { hash, .. } => [name(*hash)].into(),
             Content::BySize { sizes, .. } => {
-                let capacities: BTreeSet<Capacity> = observed.nodes.values().map(|node| node.capacity).collect();
-                capacities.into_iter().filter_map(|capacity| Some(name(sizes.0.of(capacity)?.1.hash()?))).collect()
+                let rounded = capacities.iter().filter_map(|capacity| capacity.rounded_up(sizes.0.steps()));
+                let rounded: BTreeSet<Capacity> = rounded.collect();
+                rounded.into_iter().filter_map(|size| Some(name(sizes.0.of(size)?.1.hash()?))).collect()
             }
             Content::Local | Content::Absent | Content::Invalid { .. } => BTreeSet::new(),
         }
@@ -122,9 +123,17 @@ impl Subject<'_> {
             PointerState::Written(pointer) => pointer.configs.into_values().map(|config| config.config_map).collect(),
             PointerState::Missing | PointerState::Changed(_) => BTreeSet::new(),
         };
+        let on_one = |node: &Node| {
+            let key = node.source.as_ref().and_then(ConfigMapKey::of);
+            key.is_some_and(|key| of_pool.contains_key(&key))
+        };
+        let is_of_pool =
+            |node: &&Node| self.desired.is_none_or(|desired| belongs(desired, self.pool, node)) || on_one(node);
+        let capacities: BTreeSet<Capacity> =
+            observed.nodes.values().filter(is_of_pool).map(|node| node.capacity).collect();
         let mut listed: BTreeSet<String> = BTreeSet::new();
         for revision in revisions.iter_mut() {
-            let names = self.config_map_names(revision, observed);
+            let names = self.config_map_names(revision, &capacities);
             let Some(first) = names.first() else { continue };
             let key = |name: &String| ConfigMapKey { namespace: self.namespace.to_string(), name: name.clone() };
             let existing: Vec<_> = names.iter().filter_map(|name| observed.config_maps.get(&key(name))).collect();
@@ -135,7 +144,10 @@ impl Subject<'_> {
             }
             if revision.same_as.is_none() {
                 let mut nodes = Nodes::default();
-                let is_of_revision = |source: Option<&_>| names.iter().any(|name| self.is_map(source, name));
+                let is_of_revision = |source: Option<&ConfigSource>| {
+                    let map = source.and_then(|source| source.config_map.as_ref());
+                    map.is_some_and(|map| map.namespace == self.namespace.as_str() && names.contains(&map.name))
+                };
                 observed.nodes.values().for_each(|node| nodes.add(node, is_of_revision));
                 revision.nodes = Some(nodes);
                 revision.new_nodes = !names.is_disjoint(&pointed);

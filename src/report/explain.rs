@@ -121,10 +121,16 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             causes: &["the pool has smaller nodes than its author knew", "an amount has a wrong unit"],
             look_at: format!("the capacity: `kubectl describe node {node}`"),
         }),
-        Why::SizeUnknown => Some(Explanation {
+        Why::SizeUnknown { missing: Some(_) } => Some(Explanation {
             meaning: "the pool computes reservations from the size of each node (spec.kubelet.reserve), and the Node does not \
                       report it",
             causes: &["the kubelet has not reported its status yet", "another client changed status.capacity"],
+            look_at: format!("the capacity: `kubectl describe node {node}`"),
+        }),
+        Why::Resized { .. } => Some(Explanation {
+            meaning: "the reservations of the node follow from its size, and those of its new size may evict or reject running \
+                      pods",
+            causes: &["the machine has other CPUs or memory than before", "another client changed status.capacity"],
             look_at: format!("the capacity: `kubectl describe node {node}`"),
         }),
         Why::TooManySizes { .. } => Some(Explanation {
@@ -156,6 +162,7 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
         | Why::Conflict { .. }
         | Why::DrainedBy { .. }
         | Why::WouldRefuse { .. }
+        | Why::SizeUnknown { missing: None }
         | Why::Deleting
         | Why::New { .. }
         | Why::OutOfScope

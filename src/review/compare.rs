@@ -47,7 +47,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
     let new = |name: &PoolName| head.desired.pools.get(name);
     let names: BTreeSet<&PoolName> =
         base.desired.iter().flat_map(|desired| desired.pools.keys()).chain(head.desired.pools.keys()).collect();
-    let pools: Vec<PoolReview> =
+    let mut pools: Vec<PoolReview> =
         names.into_iter().filter_map(|name| pool(base, head, name, old(name), new(name))).collect();
     let nodes_may_move = pools.iter().any(|pool| {
         matches!(pool.change, PoolChange::Added | PoolChange::Removed | PoolChange::Unknown)
@@ -58,6 +58,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         new(&pool.name).map(|pool| loss_warnings(pool, fields)).unwrap_or_default()
     };
     let findings = pools.iter().flat_map(losses).collect();
+    pools.iter_mut().for_each(PoolReview::without_computed_fields);
     let mut review = Review {
         from: base.side.clone(),
         to: head.side.clone(),
@@ -129,7 +130,7 @@ fn pool(
     let config_map = |pool: Option<&Pool>, rendered: Option<&Rendered>| {
         rendered.filter(|_| !is_sized(pool)).map(|rendered| rendered.config_map.clone())
     };
-    let mut review = PoolReview {
+    Some(PoolReview {
         name: name.clone(),
         change,
         scope: new.or(old).map(setting_changes::scope).unwrap_or_default(),
@@ -142,9 +143,7 @@ fn pool(
         settings,
         files: files::changes(&paths, base.snapshot, head.snapshot),
         rollout: None,
-    };
-    review.without_computed_fields();
-    Some(review)
+    })
 }
 
 /// Reports whether nodes run the same configurations by both.

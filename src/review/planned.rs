@@ -26,7 +26,8 @@ use nodecfg_rollout::forecast::forecast;
 pub struct PlannedPointer {
     /// The pool.
     pub pool: PoolName,
-    /// The ConfigMap of the configuration that new nodes start with. Unset: their local configuration.
+    /// The ConfigMap of the configuration that new nodes start with, or `3 sizes` if the nodes of each size have one. Unset:
+    /// their local configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map: Option<String>,
     /// When the pointer moves.
@@ -171,6 +172,9 @@ impl PoolReview {
         {
             self.sizes = sizes::planned(pool, planned);
             self.reserve = Some(sizes.reserve.value.to_string());
+        } else {
+            // The plan has the fields that the nodes lose.
+            self.sizes.clear();
         }
         self.without_computed_fields();
         self.risk = risk(&self.risk, planned);

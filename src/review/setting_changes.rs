@@ -12,7 +12,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 6] = [
+const SETTINGS: [PoolSetting; 7] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -48,6 +48,12 @@ const SETTINGS: [PoolSetting; 6] = [
         meaning: "over which own configuration the pool is checked",
         affects_membership: false,
         read: |pool| pool.own.as_ref().map_or_else(String::new, |own| own.path.clone()),
+    },
+    PoolSetting {
+        path: "spec.kubelet.reserve",
+        meaning: "the reservations of each node, which follow from its size",
+        affects_membership: false,
+        read: |pool| pool.targets.sizes().map_or_else(String::new, |sizes| sizes.reserve.value.to_string()),
     },
 ];
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Changes, Origin, PoolReview};
 use kubelet_config::capacity::{Capacity, Resource};
+use kubelet_config::risk::{self, Class};
 use nodecfg_fleet::{Pool, typical_sizes};
 use nodecfg_plan::{ChangedField, PoolPlan};
 
@@ -41,6 +42,9 @@ pub struct ReservedAmount {
     /// The new amount. Unset if the nodes keep none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
+    /// Risk class of the change from the old amount to the new one. Unset without both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Class>,
 }
 
 /// The amounts of a pool for nodes of a size: computed, or fixed.
@@ -62,7 +66,13 @@ fn reserved(
 ) -> Vec<ReservedAmount> {
     let change = |resource: &Resource| {
         let (old, new) = (old.remove(resource), new.remove(resource));
-        ReservedAmount { resource: *resource, old: old.filter(|old| Some(old) != new.as_ref()), new }
+        let old = old.filter(|old| Some(old) != new.as_ref());
+        let json = |amount: &String| serde_json::Value::from(amount.as_str()).to_string();
+        let class = |(old, new): (&String, &String)| {
+            risk::of_change(&format!("{FIELD}.{}", resource.as_str()), Some(&json(old)), Some(&json(new))).class
+        };
+        let risk = old.as_ref().zip(new.as_ref()).map(class);
+        ReservedAmount { resource: *resource, old, new, risk }
     };
     computed.iter().map(change).collect()
 }
@@ -82,7 +92,7 @@ pub(super) fn typical(old: Option<&Pool>, new: Option<&Pool>) -> Vec<SizeReview>
     let computed = computed([old, new]);
     let of_size = |size: Capacity| {
         let steps = new.or(old).and_then(|pool| pool.targets.sizes()).map(|sizes| sizes.steps());
-        let shown = steps.and_then(|steps| size.rounded_down(steps)).unwrap_or(size);
+        let shown = steps.and_then(|steps| size.rounded_up(steps)).unwrap_or(size);
         let reserved = reserved(&computed, amounts(old, size), amounts(new, size));
         SizeReview { size: shown.to_string(), nodes: None, config_map: None, reserved }
     };
@@ -128,13 +138,16 @@ impl PoolReview {
             set.fields.retain(|field| resource_of(field).is_none_or(|resource| !computed.contains(&resource)));
             let is_same = |other: &&mut Changes| {
                 let of_map = |from: &Origin| matches!(from, Origin::ConfigMap { .. } | Origin::BySize);
-                let alike = (other.merged, other.from_placement, other.from_known, other.sample)
-                    == (set.merged, set.from_placement, set.from_known, set.sample);
-                alike && other.fields == set.fields && of_map(&other.from) && of_map(&set.from)
+                let alike = |set: &Changes| (set.merged, set.from_placement, set.from_known, set.sample.is_some());
+                let from_alike = other.from == set.from || (of_map(&other.from) && of_map(&set.from));
+                alike(other) == alike(&set) && other.fields == set.fields && from_alike
             };
             match joined.iter_mut().find(is_same) {
                 Some(other) => {
-                    other.from = Origin::BySize;
+                    if other.from != set.from {
+                        other.from = Origin::BySize;
+                    }
+                    other.sample = other.sample.zip(set.sample).map(|(sample, more)| sample.with(more));
                     other.nodes = other.nodes.zip(set.nodes).map(|(nodes, more)| nodes + more);
                 }
                 None => joined.push(set),

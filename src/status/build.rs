@@ -146,7 +146,7 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
         let Some(pool) = wanted.desired.pools.get(*name) else { continue };
         let is_paused = paused(&pool.name, Some(pool), &wanted.desired.fleet, fleets).is_some();
         let SizeGroups { groups, left_out, warning: _ } = SizeGroups::of(pool, of_pool);
-        for SizeGroup { pool, nodes: of_size } in &groups {
+        for SizeGroup { pool, nodes: of_size, .. } in &groups {
             let target = pool_target(pool, wanted.namespace, observed);
             let context = PoolContext { pool, target: &target, is_paused };
             nodes.extend(of_size.iter().map(|node| compare_with_pool(node, observed, &index, context)));

@@ -31,6 +31,7 @@ const KINDS: &[(&str, &str)] = &[
     ("installation", "Installation"),
     ("pruning", "Pruning"),
     ("release", "Release"),
+    ("reservations", "Reservations"),
     ("pool-orders", "PoolOrders"),
     ("status", "Status"),
     ("status-lines", ""),
@@ -282,6 +283,7 @@ fn commands_without_cluster_match_schemas() {
     }
     workspace.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
     workspace.run("explain always-allow").is(0, "code");
+    workspace.run("explain reserve").is(0, "reservations");
     workspace.run("version").is(0, "version");
     workspace.run("explain cluster-forbidden").is(0, "code");
     workspace.run("explain nonsense").is(2, "error");

@@ -715,8 +715,10 @@ fn reference_lists_every_field_and_output() {
     for theirs in ["key", "matchExpressions", "matchLabels", "operator", "values"] {
         fields.remove(theirs);
     }
-    let words: BTreeSet<&str> =
-        first_cells(&page).into_iter().flat_map(|cell| cell.split(|c: char| !c.is_alphanumeric())).collect();
+    let words: BTreeSet<&str> = first_cells(&page)
+        .into_iter()
+        .flat_map(|cell| cell.split(|c: char| !c.is_alphanumeric() && c != '-'))
+        .collect();
     let mut missing: Vec<String> = fields
         .into_iter()
         .filter(|field| !words.contains(field.as_str()))

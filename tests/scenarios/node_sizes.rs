@@ -46,7 +46,7 @@ async fn each_size_runs_its_own_reservations(start: ClusterSetup) {
     let repository = repository();
     let path = repository.path().to_str().unwrap();
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
-    diff.prints("4 CPU, 15Gi")
+    diff.prints("4 CPU, 16Gi")
         .prints("16 CPU, 63Gi")
         .prints("140m")
         .prints("260m")
@@ -68,7 +68,7 @@ async fn each_size_runs_its_own_reservations(start: ClusterSetup) {
     let sizes = status["pools"][0]["sizes"].as_array().unwrap();
     let counted: Vec<_> =
         sizes.iter().map(|size| (size["size"].as_str().unwrap(), size["converged"].as_u64().unwrap())).collect();
-    assert_eq!(counted, [("4 CPU, 15Gi", 2), ("16 CPU, 63Gi", 2)]);
+    assert_eq!(counted, [("4 CPU, 16Gi", 2), ("16 CPU, 63Gi", 2)]);
 
     // Another revision, and back.
     repository.change("a", "maxPods: 60");
@@ -103,7 +103,7 @@ async fn saved_plan_knows_sizes(start: ClusterSetup) {
     cluster.run("diff", &repository, &["--out", file.to_str().unwrap()]).await.exits(1);
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let sizes = plan["plan"]["pools"]["a"]["sizes"].as_object().unwrap();
-    assert_eq!(sizes.keys().collect::<Vec<_>>(), ["16 CPU, 63Gi", "4 CPU, 15Gi"]);
+    assert_eq!(sizes.keys().collect::<Vec<_>>(), ["16 CPU, 63Gi", "4 CPU, 16Gi"]);
     cluster.sync(&repository, &["--plan", file.to_str().unwrap()]).await.exits(0);
     assert_eq!(reserved(&cluster, "b-1").await["cpu"], "260m");
     cluster.down().await;
@@ -129,7 +129,7 @@ async fn pointer_has_a_configuration_for_each_size(start: ClusterSetup) {
     let pointer = cluster.config_maps().await.remove("nodecfg-pool-test-a").unwrap();
     let data = pointer["data"].as_object().unwrap();
     assert_eq!(data["roundTo"], "cpu-1000m.memory-1Gi");
-    for (size, node) in [("cpu-4000m.memory-15Gi", "a-1"), ("cpu-16000m.memory-63Gi", "b-1")] {
+    for (size, node) in [("cpu-4000m.memory-16Gi", "a-1"), ("cpu-16000m.memory-63Gi", "b-1")] {
         assert_eq!(data[&format!("configMap.{size}")].as_str(), cluster.source(node).await.as_deref());
     }
     cluster.sync(&repository, &[]).await.exits(0).does_not_print("new nodes start");

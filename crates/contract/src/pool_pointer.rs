@@ -6,7 +6,7 @@
 //! lack it; the agent then writes no `spec.placement`, and combines the configurations as without that field.
 //!
 //! If the configuration follows from the size of a node, the first three have a suffix for each size, such as
-//! `kubelet.cpu-4000m.memory-16Gi`, and `roundTo` has the steps to which a node rounds its capacity, such as
+//! `kubelet.cpu-4000m.memory-16Gi`, `configMap` has no name, and `roundTo` has the steps to which a node rounds its capacity, such as
 //! `cpu-1000m.memory-1Gi`.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,9 @@ const CONTENT_HASH_KEY: &str = "contentHash";
 const PLACEMENT_KEY: &str = "placement";
 /// Key with the commit of the configuration.
 const COMMIT_KEY: &str = "commit";
+/// Text in the place of a name, if the configuration follows from the size of a node: agents from before sizes then find the
+/// pointer incomplete. Without it, they would start new nodes with their local configuration.
+const BY_SIZE: &str = "one for each size";
 /// Key with the steps to which nodes round their capacities.
 const ROUND_TO_KEY: &str = "roundTo";
 
@@ -127,11 +130,14 @@ impl PoolPointer {
             let Some(suffix) = base.filter_map(|base| key.strip_prefix(base)).find(|rest| is_suffix(rest)) else {
                 continue;
             };
+            if suffix.is_empty() && steps != Capacity::default() && map.text(key) == Some(BY_SIZE) {
+                continue;
+            }
             let size = match suffix.strip_prefix('.') {
                 None => Capacity::default(),
                 Some(text) => size_in(text).ok_or_else(|| PointerError::UnknownSize(key.clone()))?,
             };
-            if size.rounded_down(steps) != Some(size) {
+            if size.rounded_up(steps) != Some(size) {
                 return Err(PointerError::UnknownSize(key.clone()));
             }
             if let Entry::Vacant(free) = configs.entry(size) {
@@ -162,18 +168,21 @@ impl PoolPointer {
         if self.is_local() {
             return Ok(None);
         }
-        let size = capacity.rounded_down(self.steps).ok_or(PointerError::NoCapacity)?;
+        let size = capacity.rounded_up(self.steps).ok_or(PointerError::NoCapacity)?;
         self.configs.get(&size).map(Some).ok_or(PointerError::NoSize(size))
     }
 
-    /// Name of the ConfigMap of new nodes, or the number of sizes whose nodes have one each. `None`: they run their local
+    /// Name of the ConfigMap of new nodes, or `3 sizes` if the nodes of each size have one. `None`: they run their local
     /// configuration.
     #[must_use]
     pub fn config_map(&self) -> Option<String> {
         match (self.only(), self.is_local()) {
             (Some(only), _) => Some(only.config_map.clone()),
             (None, true) => None,
-            (None, false) => Some(format!("{} sizes", self.configs.len())),
+            (None, false) => Some(match self.configs.len() {
+                1 => "1 size".to_owned(),
+                sizes => format!("{sizes} sizes"),
+            }),
         }
     }
 
@@ -236,6 +245,7 @@ impl PoolPointer {
         }
         if self.steps != Capacity::default() {
             data.insert(ROUND_TO_KEY.to_owned(), text_of(self.steps));
+            data.insert(CONFIG_MAP_KEY.to_owned(), BY_SIZE.to_owned());
         }
         data.extend(self.commit.clone().map(|commit| (COMMIT_KEY.to_owned(), commit)));
         data
@@ -415,7 +425,7 @@ mod tests {
     impl PoolPointer {
         fn rounded(self) -> Self {
             let configs = self.configs.into_iter();
-            let configs = configs.map(|(size, config)| (size.rounded_down(self.steps).unwrap(), config)).collect();
+            let configs = configs.map(|(size, config)| (size.rounded_up(self.steps).unwrap(), config)).collect();
             Self { configs, ..self }
         }
     }
@@ -425,18 +435,18 @@ mod tests {
         let (fleet, pool) = names();
         let pointer = sized();
         let keys: Vec<String> = pointer.data().into_keys().filter(|key| key.starts_with("kubelet")).collect();
-        let wanted = ["16000m.memory-65000Mi", "2000m.memory-2000Mi", "4000m.memory-16000Mi"];
+        let wanted = ["16000m.memory-66000Mi", "2000m.memory-2000Mi", "4000m.memory-17000Mi"];
         assert_eq!(keys, wanted.map(|size| format!("kubelet.cpu-{size}")));
         assert_eq!(PoolPointer::read_as_written(&written(&pointer), &fleet, &pool), Ok(pointer.clone()));
         let of = |cpu, memory| pointer.for_node(Capacity::parse(Some(cpu), Some(memory), Some("9Gi")));
-        assert_eq!(of("4", "16100Mi").unwrap().unwrap().kubelet, "maxPods: 4000\n");
-        assert_eq!(of("4", "18Gi"), Err(PointerError::NoSize(Capacity::parse(Some("4"), Some("18000Mi"), None))));
+        assert_eq!(of("4", "16300Mi").unwrap().unwrap().kubelet, "maxPods: 4000\n");
+        assert_eq!(of("4", "18Gi"), Err(PointerError::NoSize(Capacity::parse(Some("4"), Some("19000Mi"), None))));
         assert_eq!(pointer.for_node(Capacity::default()), Err(PointerError::NoCapacity));
         assert_eq!((pointer.config_map().as_deref(), pointer.only()), (Some("3 sizes"), None));
         // Any capacity has the only configuration of a pool without sizes.
         assert_eq!(self::pointer().for_node(Capacity::default()), Ok(self::pointer().only()));
-        // An agent that knows no sizes finds no configuration, and refuses the pointer.
-        assert!(!pointer.data().contains_key("kubelet"));
+        // An agent from before sizes finds some keys, and not all: it refuses the pointer.
+        assert_eq!((pointer.data().contains_key("configMap"), pointer.data().contains_key("kubelet")), (true, false));
     }
 
     #[test]
@@ -447,7 +457,7 @@ mod tests {
             change(&mut map.data);
             PoolPointer::read_as_written(&map, &fleet, &pool)
         };
-        let key = "kubelet.cpu-4000m.memory-16000Mi";
+        let key = "kubelet.cpu-4000m.memory-17000Mi";
         let changed = read_with(&|data| drop(data.insert(key.to_owned(), "maxPods: 1\n".to_owned())));
         assert!(matches!(changed, Err(PointerError::OtherContent { .. })), "{changed:?}");
         assert_eq!(read_with(&|data| drop(data.remove(key))), Err(PointerError::Incomplete("kubelet")));
@@ -458,12 +468,12 @@ mod tests {
         let steps = read_with(&|data| drop(data.insert("roundTo".to_owned(), "memory".to_owned())));
         assert_eq!(steps, Err(PointerError::UnknownSize("roundTo".to_owned())));
         let without = read_with(&|data| drop(data.remove("roundTo")));
-        assert!(matches!(without, Err(PointerError::UnknownSize(_))), "{without:?}");
+        assert_eq!(without, Err(PointerError::Incomplete("kubelet")));
         // The content of one size under the key of another.
         let swapped = read_with(&|data| {
             for base in ["kubelet", "contentHash", "configMap"] {
                 let [a, b] =
-                    ["cpu-4000m.memory-16000Mi", "cpu-2000m.memory-2000Mi"].map(|size| format!("{base}.{size}"));
+                    ["cpu-4000m.memory-17000Mi", "cpu-2000m.memory-2000Mi"].map(|size| format!("{base}.{size}"));
                 let (of_a, of_b) = (data[&a].clone(), data[&b].clone());
                 data.extend([(a, of_b), (b, of_a)]);
             }

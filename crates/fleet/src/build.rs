@@ -320,6 +320,10 @@ impl<'s> Files<'s> {
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
             self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
         }
+        if let Some(Located { place, .. }) = &spec.kubelet.reserve {
+            let finding = Finding::warning("local-ignores", "reserve is not used: the pool is local");
+            self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
+        }
     }
 
     /// The own configuration of a pool's nodes. Adds its path to `paths`.

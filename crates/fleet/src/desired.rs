@@ -144,6 +144,16 @@ pub enum PoolTargets {
     BySize(Arc<Sizes>),
 }
 
+impl From<Sizes> for PoolTargets {
+    /// Formulas of fixed amounts give all nodes the same.
+    fn from(sizes: Sizes) -> Self {
+        match sizes.steps() == Capacity::default() {
+            true => Self::Same(Arc::clone(sizes.reference())),
+            false => Self::BySize(Arc::new(sizes)),
+        }
+    }
+}
+
 impl PoolTargets {
     /// The only target, or that of a typical machine.
     #[must_use]

@@ -109,7 +109,7 @@ pub(super) fn render(
         }),
         Some(reserve) => {
             let sizes = Sizes::new(layers, reserve, named, (minors, placed), &mut problems);
-            sizes.map(|(sizes, document)| (PoolTargets::BySize(Arc::new(sizes)), document))
+            sizes.map(|(sizes, document)| (sizes.into(), document))
         }
     };
     if let Some((_, document)) = &rendered {

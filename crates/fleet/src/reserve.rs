@@ -32,7 +32,7 @@ map! {
         "preset" => preset: Option<Preset>,
         /// Formulas for kubeReserved, instead of a preset.
         "kubeReserved" => kube_reserved: Option<Reserved>,
-        /// Steps to which the capacities of nodes are rounded down. Larger steps make fewer sizes.
+        /// Steps to which the capacities of nodes are rounded up. Larger steps make fewer sizes.
         "roundTo" => round_to: RoundTo,
     }
 }
@@ -41,6 +41,7 @@ map! {
     /// A formula for each reserved resource.
     #[derive(Default)]
     #[name("ReservedSpec")]
+    #[check(some_resource)]
     pub struct Reserved {
         /// CPU, in thousandths of a core, rounded down.
         "cpu" => cpu: Option<Formula>,
@@ -55,6 +56,7 @@ map! {
     /// Amount of a resource: the sum of base, of perPod for each pod that the node may have, and of the tiers.
     #[derive(Default)]
     #[name("ReserveFormula")]
+    #[check(some_part)]
     pub struct Formula {
         /// Fixed amount.
         "base" => base: Option<Quantity>,
@@ -86,7 +88,8 @@ map! {
 }
 
 map! {
-    /// Steps to which the capacities of nodes are rounded down. CPU is counted in whole cores.
+    /// Steps to which the capacities of nodes are rounded up, or below a step to its half, its quarter and so on. CPU is
+    /// counted in whole cores.
     #[name("RoundTo")]
     pub struct RoundTo: Default {
         /// Step of memory. Default {default}.
@@ -270,7 +273,9 @@ impl Formula {
             });
         }
         let unit: u128 = if resource == Resource::Cpu { 1 } else { 1 << 20 };
-        u64::try_from(sum / (u128::from(WHOLE) * unit) * unit).ok()
+        let whole_units = sum / (u128::from(WHOLE) * unit);
+        // More than any machine has is refused for each node.
+        Some(u64::try_from(whole_units * unit).unwrap_or(u64::MAX / (1 << 20) * (1 << 20)))
     }
 }
 
@@ -315,7 +320,7 @@ fn units(amount: Quantity, resource: Resource) -> u64 {
         Resource::Cpu => amount.rounded_up_thousandths(),
         Resource::Memory | Resource::EphemeralStorage => amount.rounded_up(),
     };
-    u64::try_from(units).unwrap_or_default()
+    u64::try_from(units).unwrap_or(u64::MAX)
 }
 
 /// Share of a capacity, in hundredths of a percent.
@@ -484,6 +489,20 @@ fn one_formula(reserve: Option<Reserve>, fields: &Fields<'_>, findings: &mut Vec
         _ => {}
     }
     reserve
+}
+
+fn some_resource(reserved: Option<Reserved>, fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Reserved> {
+    if !Resource::ALL.into_iter().any(|resource| fields.get(resource.as_str()).is_some()) {
+        findings.push(fields.missing("memory", "a formula of cpu, memory or ephemeral-storage"));
+    }
+    reserved
+}
+
+fn some_part(formula: Option<Formula>, fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Formula> {
+    if !["base", "perPod", "tiers", "atLeast"].into_iter().any(|part| fields.get(part).is_some()) {
+        findings.push(fields.missing("base", "base, perPod or tiers"));
+    }
+    formula
 }
 
 fn in_order(tiers: Vec<Located<Tier>>, at: &mut At<'_>) -> Option<Vec<Located<Tier>>> {

@@ -79,10 +79,10 @@ fn design_example_is_the_formula_of_eks() {
 #[test]
 fn only_resources_that_amounts_depend_on_make_sizes() {
     let machine = Capacity::parse(Some("4"), Some("15996Mi"), Some("94Gi"));
-    let size = |text: &str, pods: Pods| machine.rounded_down(good(text).steps(pods)).expect("known").to_string();
-    assert_eq!(size("preset: gke", pods(110)), "4 CPU, 15Gi, 90Gi disk");
+    let size = |text: &str, pods: Pods| machine.rounded_up(good(text).steps(pods)).expect("known").to_string();
+    assert_eq!(size("preset: gke", pods(110)), "4 CPU, 16Gi, 100Gi disk");
     assert_eq!(size("preset: eks", pods(110)), "4 CPU");
-    assert_eq!(size("preset: aks\nroundTo: {memory: 4Gi}", pods(110)), "4 CPU, 12Gi");
+    assert_eq!(size("preset: aks\nroundTo: {memory: 12Gi}", pods(110)), "4 CPU, 24Gi");
     let memory = "kubeReserved: {memory: {base: 100Mi, perPod: 1Mi}}";
     assert_eq!(size(memory, pods(110)), "");
     // The number of pods follows from the cores.
@@ -94,7 +94,7 @@ fn only_resources_that_amounts_depend_on_make_sizes() {
 #[test]
 fn unknown_capacity_has_no_amount() {
     assert_eq!(amounts(&good("preset: gke"), Capacity::parse(Some("4"), None, None), pods(110)), ["cpu 80m"]);
-    assert_eq!(Capacity::default().rounded_down(good("preset: gke").steps(pods(110))), None);
+    assert_eq!(Capacity::default().rounded_up(good("preset: gke").steps(pods(110))), None);
 }
 
 #[test]
@@ -108,13 +108,16 @@ fn limits_bound_amounts() {
     assert_eq!(of("base: 6Gi, tiers: [{percent: 35}], atMost: [50%, 100Gi]", "10Gi"), "memory 5Gi");
     assert_eq!(of("base: 3Gi", "1Gi"), "memory 3Gi");
     // More than any machine has, and no overflow.
-    assert_eq!(of("base: 9223372036854775807, perPod: 9223372036854775807", "1Gi"), "");
+    assert_eq!(of("base: 9223372036854775807, perPod: 9223372036854775807", "1Gi"), "memory 17592186044415Mi");
 }
 
 #[test]
 fn reports_what_is_wrong() {
     for (text, wanted) in [
         ("roundTo: {memory: 1Gi}", "`reserve.preset` is missing"),
+        ("kubeReserved: {}", "`reserve.kubeReserved.memory` is missing"),
+        ("kubeReserved: {cpu: {}}", "`reserve.kubeReserved.cpu.base` is missing"),
+        ("kubeReserved: {cpu: {atMost: 1}}", "`reserve.kubeReserved.cpu.base` is missing"),
         ("preset: oke", "`reserve.preset`: unknown preset \"oke\""),
         ("preset: gke\nkubeReserved: {cpu: {base: 1}}", "`reserve.kubeReserved`: a preset has the formulas already"),
         ("kubeReserved: {gpu: {base: 1}}", "unknown field \"gpu\" in `reserve.kubeReserved`"),

@@ -76,11 +76,14 @@ impl Sizes {
         findings: &mut Vec<Finding>,
     ) -> Option<(Self, Document)> {
         let unset = Pods { most: DEFAULT_MAX_PODS, per_core: 0 };
-        let reference = machine(REFERENCE);
+        let size = |pods| machine(REFERENCE).rounded_up(reserve.value.steps(pods)).unwrap_or_default();
+        // The nodes' own configuration counts where every kubelet merges.
+        let merging = minors.iter().filter(|minor| placed.overlays(**minor)).count();
+        let own = placed.own.filter(|_| merging == minors.len());
         // The number of pods does not depend on the reservations.
-        let first = merge(&layers, Some(&overlay(reserve, reference, unset)), &mut Vec::new());
+        let first = merge(&layers, Some(&overlay(reserve, size(unset), unset)), &mut Vec::new());
         let number = |field: &str| {
-            let documents = first.iter().chain(placed.own);
+            let documents = first.iter().chain(own);
             let mut values = documents.filter_map(|document| document.root.get(field)?.to_json().as_u64());
             values.next().and_then(|number| u32::try_from(number).ok())
         };
@@ -88,15 +91,26 @@ impl Sizes {
             most: number("maxPods").filter(|most| *most > 0).unwrap_or(unset.most),
             per_core: number("podsPerCore").unwrap_or(0),
         };
-        let document = merge(&layers, Some(&overlay(reserve, reference, pods)), findings)?;
+        let steps = reserve.value.steps(pods);
+        let document = merge(&layers, Some(&overlay(reserve, size(pods), pods)), findings)?;
+        for size in typical_sizes().filter_map(|machine| machine.rounded_up(steps)) {
+            let mut problems = Vec::new();
+            if merge(&layers, Some(&overlay(reserve, size, pods)), &mut problems).is_none() {
+                problems
+                    .iter_mut()
+                    .for_each(|problem| problem.message = format!("nodes of {size}: {}", problem.message));
+                findings.extend(problems);
+                return None;
+            }
+        }
         findings.extend(conflicts(&layers, reserve, &document));
         // Without a file of it, the nodes' own configuration may have another number.
-        let is_certain = placed.own.is_some() || !minors.iter().any(|minor| placed.overlays(*minor));
+        let is_certain = own.is_some() || merging == 0;
         findings.extend(default_pods(reserve, pods).filter(|_| number("maxPods").is_none() && !is_certain));
         let sizes = Self {
             reserve: reserve.clone(),
             pods,
-            steps: reserve.value.steps(pods),
+            steps,
             reference: Arc::new(PoolTarget::Config(Box::new(named.rendered(document.clone())))),
             layers,
             named,
@@ -109,7 +123,7 @@ impl Sizes {
     /// Note with the amounts of typical machines.
     fn values(&self) -> Finding {
         let machine = |capacity: Capacity| {
-            let size = capacity.rounded_down(self.steps).unwrap_or_default();
+            let size = capacity.rounded_up(self.steps).unwrap_or_default();
             let amounts = self.amounts(size).map(|(resource, amount)| format!("{} {amount}", resource.as_str()));
             let amounts = amounts.collect::<Vec<_>>().join(", ");
             // Amounts that depend on no capacity are those of every machine.
@@ -140,7 +154,7 @@ impl Sizes {
     /// depends, or if a patch does not fit its size.
     #[must_use]
     pub fn of(&self, capacity: Capacity) -> Option<(Capacity, Arc<PoolTarget>)> {
-        let size = capacity.rounded_down(self.steps)?;
+        let size = capacity.rounded_up(self.steps)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let target = known.entry(size).or_insert_with(|| {
             let reserved = overlay(&self.reserve, size, self.pods);
@@ -150,16 +164,23 @@ impl Sizes {
         Some((size, Arc::clone(target.as_ref()?)))
     }
 
+    /// Paths of the fields that the formulas set.
+    pub fn computed_fields(&self) -> impl Iterator<Item = String> {
+        self.reserve.value.reserved().formulas().map(|(resource, _)| field_of(resource))
+    }
+
     /// The reserved amounts of a size.
     pub fn amounts(&self, size: Capacity) -> impl Iterator<Item = (Resource, String)> {
         self.reserve.value.reserved().amounts(size, self.pods)
     }
 
-    /// Reports whether nodes of each size run the same configuration by both.
+    /// Reports whether nodes of each size run the same configuration by both: the formulas are the same, and so are the
+    /// configurations of typical machines, which patches may change.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let formulas = |sizes: &Self| (sizes.steps, sizes.pods, sizes.reserve.value.to_string());
-        self.reference.hash() == other.reference.hash() && formulas(self) == formulas(other)
+        let hash = |sizes: &Self, machine| sizes.of(machine).and_then(|(_, target)| target.hash());
+        formulas(self) == formulas(other) && typical_sizes().all(|machine| hash(self, machine) == hash(other, machine))
     }
 
     /// The same configurations in a fleet of another name.
@@ -175,6 +196,11 @@ impl Sizes {
             ..*self
         }
     }
+}
+
+/// Path of the field with the reservation of a resource.
+fn field_of(resource: Resource) -> String {
+    format!("{FIELD}.{}", resource.as_str())
 }
 
 /// The reservations of a size, to be merged over the files of a pool. They have the place of the formulas.
@@ -194,7 +220,7 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
     let mut findings = Vec::new();
     let root = &document.root;
     for (resource, _) in reserve.value.reserved().formulas() {
-        let path = format!("{FIELD}.{}", resource.as_str());
+        let path = field_of(resource);
         let fixed = layers.files.iter().filter_map(|file| file.root.at(&path)).find(|value| !value.is_null());
         if let Some(fixed) = fixed {
             let message =

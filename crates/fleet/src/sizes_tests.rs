@@ -55,11 +55,11 @@ fn each_size_has_its_configuration() {
     let pool = pool(built("{reserve: {preset: gke}}", "maxPods: 110\nkubeReserved: {pid: '1000'}\n", &[]));
     assert_eq!(
         reserved(&pool, ("4", "15996Mi")),
-        r#"{"cpu":"80m","ephemeral-storage":"38400Mi","memory":"2560Mi","pid":"1000"}"#
+        r#"{"cpu":"80m","ephemeral-storage":"41Gi","memory":"2662Mi","pid":"1000"}"#
     );
     assert_eq!(
         reserved(&pool, ("16", "64Gi")),
-        r#"{"cpu":"110m","ephemeral-storage":"38400Mi","memory":"5611Mi","pid":"1000"}"#
+        r#"{"cpu":"110m","ephemeral-storage":"41Gi","memory":"5611Mi","pid":"1000"}"#
     );
     let of = |memory| pool.for_node(Capacity::parse(Some("4"), Some(memory), Some("94Gi"))).expect("a size");
     // Machines of one type report slightly different amounts.

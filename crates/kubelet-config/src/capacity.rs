@@ -73,14 +73,19 @@ impl Capacity {
         self
     }
 
-    /// Rounds each amount down to a multiple of its step, and leaves out resources without a step. An amount below its
-    /// step stays. `None` if an amount that has a step is unknown.
+    /// Rounds each amount up to a multiple of its step, or below the step to its half, its quarter and so on, and leaves out
+    /// resources without a step. `None` if an amount that has a step is unknown.
+    ///
+    /// A machine reports a little less than its nominal memory and storage, so the result is mostly the nominal size.
     #[must_use]
-    pub fn rounded_down(self, steps: Self) -> Option<Self> {
+    pub fn rounded_up(self, steps: Self) -> Option<Self> {
         Resource::ALL.into_iter().try_fold(Self::default(), |rounded, resource| {
             let Some(step) = steps.of(resource) else { return Some(rounded) };
             let amount = self.of(resource)?;
-            Some(rounded.with(resource, if amount < step { amount } else { amount - amount % step }))
+            let halves = (0..u64::BITS).map(|halves| step >> halves).take_while(|half| *half >= amount);
+            // Above the largest multiple that fits, the amount stays.
+            let multiple = || amount.checked_next_multiple_of(step).unwrap_or(amount);
+            Some(rounded.with(resource, halves.last().unwrap_or_else(multiple)))
         })
     }
 }

@@ -290,6 +290,19 @@ pub struct Sample {
     pub unread: Option<UnreadReason>,
 }
 
+impl Sample {
+    /// The answers of both groups.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            asked: self.asked + other.asked,
+            read: self.read + other.read,
+            same: self.same + other.same,
+            unread: self.unread.max(other.unread),
+        }
+    }
+}
+
 /// Paths of the fields that one overlay names and the next one does not.
 pub(super) fn leaving(old: &Document, new: &Document) -> BTreeSet<String> {
     let left = changes(Some(old), Some(new)).into_iter().filter(|change| change.old.is_some() && change.new.is_none());

@@ -21,7 +21,7 @@ use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{Class, StateFile};
 use kubelet_config::{Minor, risk};
 use nodecfg_contract::{ConfigSource, Placement};
-use nodecfg_fleet::{Pool, RolloutPolicy, SizedPool};
+use nodecfg_fleet::{Pool, RolloutPolicy, SizedPool, Sizes};
 use nodecfg_observed::{Node, OwnValues};
 
 /// Total effect of a pool's changes on running pods.
@@ -80,6 +80,14 @@ impl Disruption {
             unready: 0,
         }
     }
+}
+
+/// Class of changes that the policy does not allow, if they follow from the size of the nodes alone: the configuration differs
+/// in nothing but computed reservations.
+pub(super) fn of_resize(set: &ChangeSet, sizes: &Sizes, policy: &RolloutPolicy) -> Option<Class> {
+    let is_computed = |field: &ChangedField| sizes.computed_fields().any(|path| path == field.change.path);
+    let worst = worst(&set.fields).filter(|worst| *worst > policy.allow_disruption)?;
+    (set.from_known && set.fields.iter().all(is_computed)).then_some(worst)
 }
 
 /// Reports whether a policy that allows `allowed` refuses the change of a field.

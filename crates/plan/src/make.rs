@@ -1,5 +1,6 @@
 //! Construction of a plan: pool membership, decision per node, order of steps, and problems that prevent a plan.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
@@ -10,9 +11,7 @@ use super::membership::{Membership, belongs, membership};
 use super::pointers::{PublishedPointer, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
-use super::verdicts::PoolReservations;
-use super::verdicts::UndeclaredKubelets;
-use super::verdicts::override_warnings;
+use super::verdicts::{PoolReservations, Refusals, override_warnings};
 use super::waves::Sorter;
 use super::{
     Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption, selection,
@@ -21,10 +20,11 @@ use super::{
 use crate::convergence::Target;
 use crate::options::Options;
 use crate::options::Scope;
-use crate::present::refuses;
+use crate::present::{Start, refuses};
 use crate::required_config_maps::wanted_config_maps;
 use crate::target::{SizeGroup, SizeGroups, pool_target};
-use crate::{Disruption, Step};
+use crate::{ChangeSet, Disruption, Targets};
+use kubelet_config::risk::Class;
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_fleet::{Desired, Pool, PoolTarget, dedupe};
@@ -65,11 +65,10 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         if overlays && observed.default_placement() == Placement::Replace {
             problems.push(Problem::OverlayOnNodes { pool: pool.name.clone() });
         }
-        for group in &members.sizes.groups {
+        let assigned = planned.targets.split(planned.steps().filter(|step| step.action == Action::Assign));
+        for (group, assigned) in members.sizes.groups.iter().zip(&assigned) {
             let PoolTarget::Config(rendered) = &*group.pool.target else { continue };
-            let is_assigned =
-                |step: &&Step| step.action == Action::Assign && planned.targets.size_of(&step.node) == group.pool.size;
-            let assigned = planned.steps().filter(is_assigned).count();
+            let assigned = assigned.len();
             match index.need(pool, rendered, &options.namespace, assigned, || on_target(&group.nodes, &planned)) {
                 Ok(map) if assigned > 0 => {
                     config_maps.insert(map.map.config.config_map.clone(), map);
@@ -90,12 +89,12 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         }
         findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
         let mut refused = Vec::new();
-        for group in &members.sizes.groups {
-            let assigned = planned.steps().filter(|step| step.action == Action::Assign);
-            let assigned = assigned.filter(|step| planned.targets.size_of(&step.node) == group.pool.size);
+        for (group, steps) in members.sizes.groups.iter().zip(planned.targets.split(planned.steps())) {
+            let assigned = steps.iter().filter(|step| step.action == Action::Assign);
             let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
             findings.extend(override_warnings(&group.pool, assigned));
-            let (found, problem) = verdicts::check_pool(group, observed, &planned, options.gate);
+            let (found, problem) =
+                verdicts::check_pool(group, &members.sizes, observed, (&planned, &steps), options.gate);
             findings.extend(found);
             refused.extend(problem);
         }
@@ -170,7 +169,7 @@ pub fn decide_again(
     // The plan is for the size that the node had. A later one follows in the next run.
     let capacity = observed.nodes.get(&node.name).map_or(node.capacity, |planned| planned.capacity);
     let Some(pool) = &pool.for_node(capacity) else {
-        return Some(Decision::LeaveAlone(LeftAlone::new(node, Why::SizeUnknown)));
+        return Some(Decision::LeaveAlone(LeftAlone::new(node, Why::SizeUnknown { missing: None })));
     };
     let target = pool_target(pool, &options.namespace, observed);
     // A node that already points at the target was assigned and must be watched.
@@ -358,13 +357,30 @@ fn plan_pool(
         sorter.add(node, decision, false);
     }
     let (mut changes, mut unready) = (Vec::new(), 0);
-    for group in &sizes.groups {
-        let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
-        let assigned = assigned.filter(|step| targets.size_of(&step.node) == group.pool.size);
-        let assigned = assigned.filter_map(|step| observed.nodes.get(&step.node));
+    // Without a node on the target, a change of the reservations is one of the repository, and refused for the pool.
+    let has_begun = pool.targets.sizes().is_some() && nodes_on_target(sizes, &targets).next().is_some();
+    let mut resized: Vec<(ChangeSet, Class)> = Vec::new();
+    let assigned = targets.split(sorter.all_steps().filter(|step| step.action == Action::Assign));
+    for (group, assigned) in sizes.groups.iter().zip(assigned) {
+        let assigned = assigned.into_iter().filter_map(|step| observed.nodes.get(&step.node));
         let (of_size, unready_of_size) = disruption::assess(&group.pool, assigned, index);
-        changes.extend(of_size);
         unready += unready_of_size;
+        for set in of_size {
+            let of_pool = pool.targets.sizes().filter(|_| has_begun);
+            match of_pool.and_then(|of_pool| disruption::of_resize(&set, of_pool, &pool.policy)) {
+                Some(needs) => resized.push((set, needs)),
+                None => changes.push(set),
+            }
+        }
+    }
+    if !resized.is_empty() {
+        sorter.leave_alone(observed, |step| {
+            let (size, start) = (targets.size_of(&step.node), Start::of(&step.assignment));
+            let is_of =
+                |set: &ChangeSet| set.size == size && set.from == start.from && set.placement == start.placement;
+            let (_, needs) = resized.iter().find(|(set, _)| is_of(set))?;
+            Some(Why::Resized { needs: *needs, allowed: pool.policy.allow_disruption })
+        });
     }
     let (domains, mut waves, left_alone) = sorter.waves();
     disruption::assess_rollbacks(pool, &targets, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
@@ -385,6 +401,12 @@ fn plan_pool(
     }
 }
 
+/// Nodes that point at their target.
+fn nodes_on_target<'a>(sizes: &'a SizeGroups<'_>, targets: &'a Targets) -> impl Iterator<Item = &'a Node> {
+    let nodes = sizes.groups.iter().flat_map(|group| group.nodes.iter().copied());
+    nodes.filter(|node| targets.of(&node.name).is_some_and(|target| target.is_named_by(node.source.as_ref())))
+}
+
 /// Decides on the nodes of one size.
 fn sort_nodes(
     group: &SizeGroup<'_>,
@@ -394,11 +416,12 @@ fn sort_nodes(
     options: &Options,
     sorter: &mut Sorter,
 ) {
-    let SizeGroup { pool, nodes } = group;
+    let SizeGroup { pool, nodes, .. } = group;
     let rules = rules_of(&index.desired().fleet, pool, target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
-    let undeclared = UndeclaredKubelets::new(pool, nodes, options.gate);
+    let refusals = OnceCell::new();
+    let refusal = |node| refusals.get_or_init(|| Refusals::new(group, options.gate)).refusal(node);
     for node in nodes.iter().copied() {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
@@ -407,7 +430,7 @@ fn sort_nodes(
         };
         if let Decision::Step(step) = &decision
             && step.action == Action::Assign
-            && let Some(why) = reservations.refusal(node).or_else(|| undeclared.refusal(node))
+            && let Some(why) = reservations.refusal(node).or_else(|| refusal(node))
         {
             decision = Decision::LeaveAlone(LeftAlone::new(node, why));
         }

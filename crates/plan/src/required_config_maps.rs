@@ -34,7 +34,7 @@ pub fn required_config_maps(
     for (name, nodes) in membership(desired, &observed.nodes).pools {
         let Some(pool) = desired.pools.get(name) else { continue };
         wanted.extend(required_pointer(desired, pool, namespace));
-        for SizeGroup { pool, nodes } in SizeGroups::of(pool, &nodes).groups {
+        for SizeGroup { pool, nodes, .. } in SizeGroups::of(pool, &nodes).groups {
             let target = pool_target(&pool, namespace, observed);
             let mut any = false;
             for node in nodes.iter().filter(|node| !target.is_assigned_to(node)) {

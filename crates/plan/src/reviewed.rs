@@ -105,6 +105,9 @@ pub struct ReviewedNode {
     pub pool: PoolName,
     /// Uid of the Node. A recreated Node has another uid.
     pub uid: String,
+    /// Size of the node, such as `4 CPU, 16Gi`, if its configuration follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
     /// Current source as `NAMESPACE/NAME`, with `:KEY` unless the key is `kubelet`; null for the local configuration.
     pub from: Option<String>,
     /// Current placement; null if it is unset.
@@ -172,7 +175,8 @@ fn assigned(pool: &PoolPlan) -> impl Iterator<Item = (NodeName, ReviewedNode)> {
     pool.steps().filter(|step| step.action == Action::Assign).map(|step| {
         let Assignment { uid, from, from_placement, .. } = &step.assignment;
         let (uid, from) = (uid.clone(), from.as_ref().map(ToString::to_string));
-        let node = ReviewedNode { pool: pool.name.clone(), uid, from, from_placement: *from_placement };
+        let size = pool.targets.size_of(&step.node).map(|size| size.to_string());
+        let node = ReviewedNode { pool: pool.name.clone(), uid, size, from, from_placement: *from_placement };
         (step.node.clone(), node)
     })
 }

@@ -12,6 +12,7 @@ use super::present::Start;
 use super::{Action, ChangeSet, Plan};
 use crate::changes::Sample;
 use crate::changes::{ChangedField, changed_fields, leaving, returning_fields, without_risk, worst};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::document::{Document, Value};
 use kubelet_config::effective::{ConfigFile, Kubelet, effective, overlaid};
 use kubelet_config::{API_VERSION, KIND, Minor};
@@ -19,7 +20,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, Placement};
 use nodecfg_observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
 
-/// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
+/// Maximum number of asked nodes of one pool, one current configuration, one size and one kubelet version.
 const MAX_PER_GROUP: usize = 3;
 /// Maximum number of asked nodes.
 pub const MAX_NODES: usize = 24;
@@ -30,15 +31,18 @@ const MAX_FIELDS: usize = 1000;
 /// version is known and whose current configuration, or the risk of its change, is unknown.
 #[must_use]
 pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
-    type Group<'a> = (&'a PoolName, (Option<&'a ConfigSource>, Option<Placement>), Minor);
+    type Beginning<'a> = (Option<&'a ConfigSource>, Option<Placement>, Option<Capacity>);
+    type Group<'a> = (&'a PoolName, Beginning<'a>, Minor);
     let mut groups: BTreeMap<Group<'_>, Vec<&NodeName>> = BTreeMap::new();
     for pool in plan.pools.iter().filter(|pool| !pool.targets.is_local()) {
         let unknown: Vec<&ChangeSet> = pool.changes.iter().filter(|set| !set.has_risk()).collect();
         let assigned = pool.steps().filter(|step| step.action == Action::Assign);
         for node in assigned.filter_map(|step| observed.nodes.get(&step.node)) {
             let active = Start::active(node);
-            let is_start = |set: &&&ChangeSet| set.from == active.from && set.placement == active.placement;
-            let start = unknown.iter().find(is_start).map(|set| (set.from.as_ref(), set.placement));
+            let size = pool.targets.size_of(&node.name);
+            let is_start =
+                |set: &&&ChangeSet| set.from == active.from && set.placement == active.placement && set.size == size;
+            let start = unknown.iter().find(is_start).map(|set| (set.from.as_ref(), set.placement, size));
             let Some(from) = start else { continue };
             // The defaults of other versions are unknown, and a kubelet that is down does not answer.
             let Some(minor) = node.known_minor().filter(|_| node.ready == Readiness::Ready) else { continue };

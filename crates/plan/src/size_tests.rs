@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::fixtures::{
-    canary, desired, namespace, node, node_name, observed, of_capacity, on, options, policy, pool, pool_name, sized,
-    with_config_map, with_pointer_to,
+    canary, desired, fetched, namespace, node, node_name, observed, of_capacity, on, options, policy, pool, pool_name,
+    rendered_of, sized, with_config_map, with_pointer_to,
 };
 use super::{
     Action, Decision, LeftAlone, Plan, PointerTime, PoolPlan, WaveKind, Why, check, decide_again, make,
     wanted_config_maps,
 };
-use kubelet_config::capacity::Capacity;
+use kubelet_config::capacity::{Capacity, Resource};
+use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_fleet::{Desired, Pool, RolloutPolicy};
+use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{Node, Observed};
 
 /// A pool that reserves by the size of its nodes, with half of them at a time.
@@ -75,7 +76,7 @@ fn canaries(plan: &Plan) -> Vec<&str> {
 #[test]
 fn each_node_gets_the_configuration_of_its_size() {
     let repository = repository();
-    let cluster = observed([small("n1"), large("n2"), small("n3"), of_capacity(node("n4", "a"), "4", "15990Mi")]);
+    let cluster = observed([small("n1"), large("n2"), small("n3"), of_capacity(node("n4", "a"), "4", "15400Mi")]);
     let plan = planned(&repository, &cluster);
     let [small_hash, large_hash] = [small("x"), large("x")].map(|node| hash_of(&repository, &node));
     assert_ne!(small_hash, large_hash);
@@ -88,7 +89,7 @@ fn each_node_gets_the_configuration_of_its_size() {
     assert_eq!(wanted_config_maps(&repository, &cluster).len(), 2);
     let sizes: Vec<_> =
         pool_of(&plan).targets.by_size().iter().map(|found| (found.size.unwrap().to_string(), found.nodes)).collect();
-    assert_eq!(sizes, [("4 CPU, 15Gi, 100Gi disk".to_owned(), 3), ("64 CPU, 251Gi, 100Gi disk".to_owned(), 1)]);
+    assert_eq!(sizes, [("4 CPU, 16Gi, 100Gi disk".to_owned(), 3), ("64 CPU, 251Gi, 100Gi disk".to_owned(), 1)]);
 }
 
 /// Without a policy, one node of each size goes first.
@@ -99,6 +100,9 @@ fn one_node_of_each_size_is_a_canary() {
     let explicit = |number| desired([pool_a(Some(number))]);
     assert_eq!(canaries(&planned(&explicit(1), &cluster)), ["n1"]);
     assert_eq!(canaries(&planned(&explicit(0), &cluster)), [""; 0]);
+    // The only node of a size proves nothing for others, and must not stop the pool.
+    assert_eq!(canaries(&planned(&repository(), &observed([small("n1"), small("n2"), large("n3")]))), ["n1"]);
+    assert_eq!(canaries(&planned(&repository(), &observed([small("n1"), large("n3")]))), [""; 0]);
     // More nodes of a size than canaries have converged.
     let mut later = cluster;
     for name in ["n1", "n2"] {
@@ -121,13 +125,54 @@ fn converged_nodes_of_all_sizes_need_nothing() {
     assert_eq!(assigned(&planned(&repository, &cluster)), [("n1", hash_of(&repository, &large("x")))].into());
 }
 
+/// One node that grows, or says so, does not stop the others.
+#[test]
+fn resized_node_above_the_policy_is_left_alone() {
+    let restart = |pool: Pool| {
+        let policy = RolloutPolicy { allow_disruption: Class::Restart, ..pool.policy.clone() };
+        Pool { policy, ..pool }
+    };
+    let repository = desired([restart(pool_a(None))]);
+    let mut cluster = observed([]);
+    for name in ["n1", "n2"] {
+        converge(&repository, &mut cluster, small(name));
+    }
+    let of_size = repository.pools[&pool_name("a")].for_node(small("x").capacity).unwrap();
+    let rendered = of_size.target.rendered().unwrap();
+    let (key, content) = fetched(&rendered.source(&namespace()), &rendered.canonical, true);
+    cluster.contents.insert(key, content);
+    cluster.nodes.get_mut(&node_name("n1")).unwrap().capacity = large("x").capacity;
+    let plan = planned(&repository, &cluster);
+    let left: Vec<_> = pool_of(&plan).left_alone.iter().map(|left| (left.node.as_str(), &left.why)).collect();
+    let resized = Why::Resized { needs: Class::Drain, allowed: Class::Restart };
+    assert_eq!(left, [("n2", &Why::Converged), ("n1", &resized)]);
+    assert!(plan.refusals().is_empty() && !plan.has_changes());
+    // A change of the formulas is one of the repository: it is refused before any write.
+    let changed = desired([restart(sized(pool("a", 64, pool_a(None).policy), "{preset: aks}"))]);
+    assert!(!planned(&changed, &cluster).refusals().is_empty());
+}
+
+/// Errors of one size, such as that of a false capacity, do not stop the pool.
+#[test]
+fn size_with_an_error_is_left_alone() {
+    let text = "cpuManagerPolicy: static\n";
+    let pool =
+        Pool { targets: PoolTarget::Config(Box::new(rendered_of("a", text))).into(), ..pool("a", 64, policy(5)) };
+    let repository = desired([sized(pool, "{preset: gke}")]);
+    let cluster = observed([small("n1"), of_capacity(node("n2", "a"), "10m", "16Gi")]);
+    let plan = planned(&repository, &cluster);
+    assert_eq!(assigned(&plan).into_keys().collect::<Vec<_>>(), ["n1"]);
+    let [left] = &*pool_of(&plan).left_alone else { panic!("{:?}", pool_of(&plan).left_alone) };
+    assert!(matches!(&left.why, Why::WouldRefuse { .. }), "{:?}", left.why);
+}
+
 #[test]
 fn node_without_a_size_or_room_is_left_alone() {
     let tiny = of_capacity(node("n3", "a"), "1", "200Mi");
     let cluster = observed([small("n1"), node("n2", "a"), tiny]);
     let plan = planned(&repository(), &cluster);
     let why = |name: &str| &pool_of(&plan).left_alone.iter().find(|left| left.node.as_str() == name).unwrap().why;
-    assert_eq!(why("n2"), &Why::SizeUnknown);
+    assert_eq!(why("n2"), &Why::SizeUnknown { missing: Some(Resource::Cpu) });
     let Why::OverReserved(found) = why("n3") else { panic!("{:?}", why("n3")) };
     // 255 MiB, and 100 MiB of evictionHard.
     assert_eq!(found.to_string(), "355Mi of memory, but the node has 200Mi");
@@ -166,7 +211,10 @@ fn capacity_that_changes_during_a_run_waits_for_the_next_plan() {
     let Some(Decision::Step(step)) = decision else { panic!("{decision:?}") };
     assert_eq!(step.assignment.to_hash, Some(hash_of(&repository, &small("x"))));
     let unknown = decide_again(&repository, &observed([]), &options(), &pool_name("a"), &node("n9", "a"));
-    assert!(matches!(unknown, Some(Decision::LeaveAlone(LeftAlone { why: Why::SizeUnknown, .. }))), "{unknown:?}");
+    assert!(
+        matches!(unknown, Some(Decision::LeaveAlone(LeftAlone { why: Why::SizeUnknown { .. }, .. }))),
+        "{unknown:?}"
+    );
 }
 
 #[test]
@@ -228,7 +276,10 @@ fn pointer_has_all_sizes_that_the_pool_had() {
     }
     let added = pointer(&cluster).unwrap();
     assert_eq!((added.when, added.to.configs.len()), (PointerTime::AtOnce, 3));
-    cluster.nodes.remove(&node_name("n5"));
+    for name in ["n4", "n5"] {
+        let node = of_capacity(node(name, "a"), "8", "32Gi");
+        cluster.nodes.insert(node.name.clone(), node);
+    }
     assert_eq!(pointer(&cluster).unwrap().when, PointerTime::AfterCanaries);
 }
 

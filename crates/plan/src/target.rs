@@ -1,16 +1,18 @@
 //! Targets of the nodes of a pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::Why;
 use crate::convergence::{Target, WantedSource};
+use crate::{Step, Why};
+use kubelet_config::Minor;
 use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::finding::Finding;
 use nodecfg_contract::Placement;
 use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::{NamespaceName, NodeName};
-use nodecfg_fleet::{MAX_SIZES, Pool, PoolTarget, Rendered, SizedPool, Sizes};
+use nodecfg_fleet::{Checked, MAX_SIZES, Pool, PoolTarget, Rendered, SizedPool, Sizes, check_document};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// What the nodes of a pool should run: all nodes the same, or the nodes of each size.
@@ -18,7 +20,7 @@ use nodecfg_observed::{ConfigMapKey, Node, Observed};
 pub struct Targets {
     by_size: Vec<SizeTarget>,
     /// Position of the target of each node. Empty if all nodes have the same.
-    of_node: BTreeMap<NodeName, usize>,
+    of_node: Arc<HashMap<NodeName, usize>>,
 }
 
 /// What the nodes of one size should run.
@@ -47,6 +49,16 @@ impl Targets {
     /// Size of a node whose target follows from it.
     pub(crate) fn size_of(&self, node: &NodeName) -> Option<Capacity> {
         self.position(node).and_then(|at| self.by_size.get(at)).and_then(|found| found.size)
+    }
+
+    /// Steps by the position of their targets.
+    pub(crate) fn split<'s>(&self, steps: impl Iterator<Item = &'s Step>) -> Vec<Vec<&'s Step>> {
+        let mut split = vec![Vec::new(); self.by_size.len()];
+        for step in steps {
+            let of_size = self.position(&step.node).and_then(|at| split.get_mut(at));
+            of_size.into_iter().for_each(|steps| steps.push(step));
+        }
+        split
     }
 
     /// The targets, by size.
@@ -85,7 +97,7 @@ impl From<Target> for Targets {
     /// The same target for all nodes.
     fn from(target: Target) -> Self {
         let only = SizeTarget { size: None, target: Arc::new(target), nodes: 0 };
-        Self { by_size: vec![only], of_node: BTreeMap::new() }
+        Self { by_size: vec![only], of_node: Arc::default() }
     }
 }
 
@@ -95,6 +107,22 @@ pub struct SizeGroup<'a> {
     pub pool: SizedPool<'a>,
     /// The nodes.
     pub nodes: Vec<&'a Node>,
+    checked: OnceCell<Checked>,
+}
+
+impl<'a> SizeGroup<'a> {
+    fn new(pool: SizedPool<'a>, nodes: Vec<&'a Node>) -> Self {
+        Self { pool, nodes, checked: OnceCell::new() }
+    }
+
+    /// Findings on the configuration for the kubelet versions of the nodes. `None` for the local configuration.
+    pub(super) fn checked(&self) -> Option<&Checked> {
+        let document = &self.pool.target.rendered()?.document;
+        Some(self.checked.get_or_init(|| {
+            let minors: BTreeSet<Minor> = self.nodes.iter().filter_map(|node| node.known_minor()).collect();
+            check_document(document, &minors.into_iter().collect::<Vec<Minor>>())
+        }))
+    }
 }
 
 /// Nodes of a pool by size. A pool without sizes has one group.
@@ -112,15 +140,19 @@ impl<'a> SizeGroups<'a> {
     #[must_use]
     pub fn of(pool: &'a Pool, nodes: &[&'a Node]) -> Self {
         let Some(sizes) = pool.targets.sizes() else {
-            let group = pool.for_node(Capacity::default()).map(|pool| SizeGroup { pool, nodes: nodes.to_vec() });
+            let group = pool.for_node(Capacity::default()).map(|pool| SizeGroup::new(pool, nodes.to_vec()));
             return Self { groups: group.into_iter().collect(), left_out: Vec::new(), warning: None };
         };
         let mut by_size: BTreeMap<Capacity, Vec<&'a Node>> = BTreeMap::new();
         let mut left_out = Vec::new();
         for node in nodes.iter().copied() {
-            match node.capacity.rounded_down(sizes.steps()) {
+            match node.capacity.rounded_up(sizes.steps()) {
                 Some(size) => by_size.entry(size).or_default().push(node),
-                None => left_out.push((node, Why::SizeUnknown)),
+                None => {
+                    let is_missing = |of: &Resource| sizes.steps().of(*of).is_some() && node.capacity.of(*of).is_none();
+                    let missing = Resource::ALL.into_iter().find(is_missing);
+                    left_out.push((node, Why::SizeUnknown { missing }));
+                }
             }
         }
         let number = by_size.len();
@@ -130,10 +162,13 @@ impl<'a> SizeGroups<'a> {
         by_frequency.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
         let mut groups = Vec::new();
         for (size, nodes) in by_frequency {
+            if groups.len() >= MAX_SIZES {
+                left_out.extend(nodes.into_iter().map(|node| (node, Why::TooManySizes { sizes: number })));
+                continue;
+            }
             match pool.for_node(size) {
-                Some(pool) if groups.len() < MAX_SIZES => groups.push(SizeGroup { pool, nodes }),
-                Some(_) => left_out.extend(nodes.into_iter().map(|node| (node, Why::TooManySizes { sizes: number }))),
-                None => left_out.extend(nodes.into_iter().map(|node| (node, Why::SizeUnknown))),
+                Some(pool) => groups.push(SizeGroup::new(pool, nodes)),
+                None => left_out.extend(nodes.into_iter().map(|node| (node, Why::SizeUnknown { missing: None }))),
             }
         }
         groups.sort_by_key(|group| group.pool.size);
@@ -147,11 +182,11 @@ impl<'a> SizeGroups<'a> {
             target: Arc::new(pool_target(&group.pool, namespace, observed)),
             nodes: group.nodes.len(),
         };
-        let mut targets = Targets { by_size: self.groups.iter().map(target).collect(), of_node: BTreeMap::new() };
+        let mut targets = Targets { by_size: self.groups.iter().map(target).collect(), of_node: Arc::default() };
         if targets.is_sized() {
             let positions = self.groups.iter().enumerate();
             let named = positions.flat_map(|(at, group)| group.nodes.iter().map(move |node| (node.name.clone(), at)));
-            targets.of_node = named.collect();
+            targets.of_node = Arc::new(named.collect());
         }
         targets
     }
@@ -160,7 +195,7 @@ impl<'a> SizeGroups<'a> {
 /// Warning of a pool with too many sizes, with the step that makes them few enough.
 fn too_many(pool: &Pool, sizes: &Sizes, number: usize, nodes: &[&Node]) -> Finding {
     let number_with = |steps: Capacity| {
-        let of_nodes = nodes.iter().filter_map(|node| node.capacity.rounded_down(steps));
+        let of_nodes = nodes.iter().filter_map(|node| node.capacity.rounded_up(steps));
         of_nodes.collect::<BTreeSet<Capacity>>().len()
     };
     let step = [Resource::Memory, Resource::EphemeralStorage].into_iter().find_map(|resource| {

@@ -9,11 +9,11 @@
 //!   converge unless the pool accepts that.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::convergence::is_accepted;
-use crate::target::SizeGroup;
-use crate::{PoolPlan, Problem, Why};
+use crate::target::{SizeGroup, SizeGroups};
+use crate::{PoolPlan, Problem, Step, Why};
 use kubelet_config::capacity::{Capacity, Reservations};
 use kubelet_config::document::Node as Value;
 use kubelet_config::effective::{is_same_value, named_values};
@@ -29,13 +29,21 @@ use nodecfg_observed::{Node, Observed, Proof};
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
 /// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions that the pool does
 /// not declare, and for those whose nodes are all left unchanged for another reason than a pause.
+///
+/// `steps` are those of the size. A size without any has the findings of the first one, whose other fields are the same.
 pub(super) fn check_pool(
-    SizeGroup { pool, nodes }: &SizeGroup<'_>,
+    group: &SizeGroup<'_>,
+    sizes: &SizeGroups<'_>,
     observed: &Observed,
-    plan: &PoolPlan,
+    (plan, steps): (&PoolPlan, &[&Step]),
     strictness: Strictness,
 ) -> (Vec<Finding>, Option<Problem>) {
-    let PoolTarget::Config(rendered) = &*pool.target else { return (Vec::new(), None) };
+    let SizeGroup { pool, nodes, .. } = group;
+    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes((plan, steps), pool.size, observed);
+    let checked = if affected_nodes.is_empty() { sizes.groups.first() } else { Some(group) };
+    let (PoolTarget::Config(rendered), Some(checked)) = (&*pool.target, checked.and_then(SizeGroup::checked)) else {
+        return (Vec::new(), None);
+    };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     let mut unknown_versions: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
     for node in nodes {
@@ -48,13 +56,14 @@ pub(super) fn check_pool(
             }
         }
     }
-    let minors: Vec<Minor> = by_minor.keys().copied().collect();
-    let Checked { verdicts, mut findings } = check_document(&rendered.document, &minors);
+    let Checked { verdicts, mut findings } = checked.clone();
     strictness.apply(&mut findings);
     // Notes are only for authors of the file.
     findings.retain(|finding| finding.severity != Severity::Note);
-    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, pool.size, observed);
-    affected_nodes.retain(|minor, _| is_declared(pool, *minor));
+    if !affected_nodes.is_empty() {
+        let refusals = Refusals::new(group, strictness);
+        affected_nodes.retain(|minor, _| !refusals.0.contains_key(minor));
+    }
     for finding in &mut findings {
         if !finding.kubelets.iter().any(|minor| affected_nodes.contains_key(minor)) {
             finding.severity = finding.severity.max(Severity::Warning);
@@ -70,14 +79,14 @@ pub(super) fn check_pool(
 
 /// Nodes of a size with a step, and those of a paused pool, by kubelet version: the configuration reaches or reached them.
 fn affected_nodes<'a>(
-    plan: &'a PoolPlan,
+    (plan, steps): (&'a PoolPlan, &[&'a Step]),
     size: Option<Capacity>,
     observed: &Observed,
 ) -> BTreeMap<Minor, Vec<&'a NodeName>> {
     let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
     let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     let is_of_size = |name: &&NodeName| plan.targets.size_of(name) == size;
-    for name in plan.steps().map(|step| &step.node).chain(paused).filter(is_of_size) {
+    for name in steps.iter().map(|step| &step.node).chain(paused.filter(is_of_size)) {
         if let Some(minor) = observed.nodes.get(name).and_then(Node::known_minor) {
             affected_nodes.entry(minor).or_default().push(name);
         }
@@ -159,26 +168,41 @@ fn is_declared(pool: &Pool, minor: Minor) -> bool {
     pool.kubelets.is_empty() || pool.kubelets.contains(&minor)
 }
 
-/// Versions of kubelets that a pool does not declare, although it declares some, and for which its configuration has an
-/// error. Their nodes are left unchanged: each node reports its own version, so one node must not stop a pool.
+/// Versions of kubelets for which the configuration of a size has an error, but not because of the files alone: a version
+/// that the pool does not declare, although it declares some, or an error that other sizes do not have. Their nodes are left
+/// unchanged: each node reports its own version and capacity, so one node must not stop a pool.
 #[derive(Debug, Default)]
-pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
+pub(super) struct Refusals(BTreeMap<Minor, Why>);
 
-impl UndeclaredKubelets {
-    pub(super) fn new(pool: &SizedPool<'_>, nodes: &[&Node], strictness: Strictness) -> Self {
-        let PoolTarget::Config(rendered) = &*pool.target else { return Self::default() };
-        let minors = nodes.iter().filter_map(|node| node.known_minor());
-        let undeclared: BTreeSet<Minor> = minors.filter(|minor| !is_declared(pool, *minor)).collect();
-        let refusal = |minor| {
-            let mut findings = check_document(&rendered.document, &[minor]).findings;
+impl Refusals {
+    pub(super) fn new(group: &SizeGroup<'_>, strictness: Strictness) -> Self {
+        let Some(checked) = group.checked() else { return Self::default() };
+        let errors = |checked: &Checked| {
+            let mut findings = checked.findings.clone();
             strictness.apply(&mut findings);
-            let error = findings.into_iter().find(|finding| finding.severity == Severity::Error)?;
-            Some((minor, Why::WouldRefuse { kubelet: minor, reason: error.message }))
+            findings.retain(|finding| finding.severity == Severity::Error);
+            findings
         };
-        Self(undeclared.into_iter().filter_map(refusal).collect())
+        let mut refusals: BTreeMap<Minor, Why> = BTreeMap::new();
+        for error in errors(checked) {
+            for minor in error.kubelets.iter().copied() {
+                let why = || Why::WouldRefuse { kubelet: minor, reason: error.message.clone() };
+                refusals.entry(minor).or_insert_with(why);
+            }
+        }
+        if !refusals.is_empty() {
+            let minors: Vec<Minor> = refusals.keys().copied().collect();
+            // The configuration of a typical machine shows whether the files are wrong.
+            let typical = group.pool.rendered().filter(|_| group.pool.size.is_some());
+            let of_files = typical.map(|typical| errors(&check_document(&typical.document, &minors)));
+            let is_of_files =
+                |minor: &Minor| of_files.as_ref().is_none_or(|all| all.iter().any(|one| one.kubelets.contains(minor)));
+            refusals.retain(|minor, _| !is_declared(&group.pool, *minor) || !is_of_files(minor));
+        }
+        Self(refusals)
     }
 
-    /// Reason why the kubelet of a node would not run the configuration as written, if its version is not declared.
+    /// Reason why the kubelet of a node would not run the configuration as written.
     pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
         self.0.get(&node.known_minor()?).cloned()
     }

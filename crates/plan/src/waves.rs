@@ -10,9 +10,10 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::NodeName;
 use nodecfg_fleet::{NodeOrder, RolloutPolicy};
-use nodecfg_observed::Node;
+use nodecfg_observed::{Node, Observed};
 
-/// Canaries of a pool: a number of its nodes, or one node of each size if the policy sets none.
+/// Canaries of a pool: a number of its nodes, or one node of each size if the policy sets none. The only node of a size
+/// proves nothing for others, and could stop the pool with a capacity that no other node has.
 #[derive(Debug, Default)]
 pub(super) struct Canaries {
     /// Number of canaries of each group.
@@ -24,25 +25,34 @@ pub(super) struct Canaries {
 impl Canaries {
     pub(super) fn of(policy: &RolloutPolicy, targets: &Targets) -> Self {
         match targets.is_sized() && policy.canary.is_none() {
-            true => Self { each: 1, by_size: Some(targets.clone()) },
+            true => {
+                let has_several = targets.by_size().iter().any(|size| size.nodes > 1);
+                Self { each: usize::from(has_several), by_size: Some(targets.clone()) }
+            }
             false => Self { each: policy.canaries(), by_size: None },
         }
+    }
+
+    /// Number of canaries of a group.
+    fn of_group(&self, group: usize) -> usize {
+        let size = self.by_size.as_ref().and_then(|targets| targets.by_size().get(group));
+        if size.is_some_and(|size| size.nodes < 2) { 0 } else { self.each }
     }
 
     pub(super) fn group_of(&self, node: &NodeName) -> usize {
         self.by_size.as_ref().and_then(|targets| targets.position(node)).unwrap_or_default()
     }
 
-    /// Reports whether each group has more than a number of these nodes.
+    /// Reports whether a group has more than a number of these nodes.
     pub(super) fn have_more_than<'n>(&self, number: usize, nodes: impl Iterator<Item = &'n NodeName>) -> bool {
         let mut by_group = vec![0; self.groups()];
         for node in nodes {
             by_group.get_mut(self.group_of(node)).into_iter().for_each(|count| *count += 1);
         }
-        !by_group.is_empty() && by_group.iter().all(|count| *count > number)
+        by_group.iter().any(|count| *count > number)
     }
 
-    pub(super) fn groups(&self) -> usize {
+    fn groups(&self) -> usize {
         self.by_size.as_ref().map_or(1, |targets| targets.by_size().len())
     }
 }
@@ -152,6 +162,19 @@ impl Sorter {
         }
     }
 
+    /// Leaves nodes unchanged that would be assigned, for the reasons that `why` gives.
+    pub(super) fn leave_alone(&mut self, observed: &Observed, why: impl Fn(&Step) -> Option<Why>) {
+        for steps in [&mut self.broken, &mut self.assigned] {
+            steps.retain(|step| {
+                let why = Some(step).filter(|step| step.action == Action::Assign).and_then(&why);
+                let left = why.zip(observed.nodes.get(&step.node)).map(|(why, node)| LeftAlone::new(node, why));
+                let stays = left.is_none();
+                self.left_alone.extend(left);
+                stays
+            });
+        }
+    }
+
     pub(super) fn all_steps(&self) -> impl Iterator<Item = &Step> {
         self.broken.iter().chain(&self.in_flight).chain(&self.assigned)
     }
@@ -174,7 +197,7 @@ impl Sorter {
             let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
             let first = domains.min();
             let mut missing: BTreeMap<usize, usize> =
-                lacking.into_iter().map(|group| (group, self.canaries.each)).collect();
+                lacking.into_iter().map(|group| (group, self.canaries.of_group(group))).collect();
             for step in &canaries {
                 missing.entry(self.canaries.group_of(&step.node)).and_modify(|left| *left = left.saturating_sub(1));
             }
@@ -239,7 +262,7 @@ impl Sorter {
     /// Reports whether no more nodes of a group have converged than it has canaries. One more proves that the canaries
     /// are done.
     fn lacks_converged(&self, group: usize) -> bool {
-        let wanted = self.canaries.each;
+        let wanted = self.canaries.of_group(group);
         let of_group = |step: &&Step| self.canaries.group_of(&step.node) == group;
         wanted > 0 && self.converged.iter().filter(of_group).take(wanted + 1).count() <= wanted
     }

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::state::State;
 use kubelet_config::Minor;
-use kubelet_config::capacity::Reservation;
+use kubelet_config::capacity::{Reservation, Resource};
+use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_observed::{Maintainer, Obstacle, Pause};
@@ -64,8 +65,20 @@ pub enum Why {
     },
     /// The configuration reserves more of a resource than the node has: its kubelet would not start.
     OverReserved(Reservation),
-    /// The configuration of the node follows from its size, and the node reports no capacity.
-    SizeUnknown,
+    /// The configuration of the node follows from its size, and the node reports no capacity, or a patch of the pool does
+    /// not fit this size.
+    SizeUnknown {
+        /// The resource that the node does not report. `None`: a patch does not fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<Resource>,
+    },
+    /// The size of the node changed, and its new reservations disrupt running pods more than the pool allows.
+    Resized {
+        /// Class of the change.
+        needs: Class,
+        /// Highest class that the pool allows (`spec.rollout.allowDisruption`).
+        allowed: Class,
+    },
     /// The nodes of the pool have too many sizes, and that of the node is one of the rarest.
     TooManySizes {
         /// Number of sizes.
@@ -100,7 +113,8 @@ impl Why {
             | Self::DrainedBy { .. }
             | Self::WouldRefuse { .. }
             | Self::OverReserved(_)
-            | Self::SizeUnknown
+            | Self::SizeUnknown { .. }
+            | Self::Resized { .. }
             | Self::TooManySizes { .. } => State::Blocked,
         }
     }
@@ -126,7 +140,8 @@ impl Why {
             | Self::DrainedBy { .. }
             | Self::WouldRefuse { .. }
             | Self::OverReserved(_)
-            | Self::SizeUnknown
+            | Self::SizeUnknown { .. }
+            | Self::Resized { .. }
             | Self::TooManySizes { .. }
             | Self::Deleting
             | Self::New { .. }
@@ -143,7 +158,8 @@ impl Why {
                 "unsupported"
             }
             Self::OverReserved(_) => "too small",
-            Self::SizeUnknown => "no size",
+            Self::SizeUnknown { .. } => "no size",
+            Self::Resized { .. } => "resized",
             Self::TooManySizes { .. } => "rare size",
             Self::Obstacle(Obstacle::AgentSilent) => "no agent",
             Self::AgentOutdated => "old agent",
@@ -204,9 +220,19 @@ impl fmt::Display for Why {
                 "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve {reservation}; \
                  reserve less, or move the node to another pool"
             ),
-            Self::SizeUnknown => f.write_str(
-                "the Node has no status.capacity from which its reservations follow; wait until its kubelet reports it, or look \
-                 at the kubelet's log",
+            Self::SizeUnknown { missing: Some(missing) } => write!(
+                f,
+                "its reservations follow from status.capacity, where the Node has no {}; wait until its kubelet reports it, or \
+                 look at the kubelet's log",
+                missing.as_str()
+            ),
+            Self::SizeUnknown { missing: None } => {
+                f.write_str("a patch of the pool does not fit the size of the node; `nodecfg render` with its size says why")
+            }
+            Self::Resized { needs, allowed } => write!(
+                f,
+                "its size changed, and its new reservations have the risk class {needs}, above {allowed}; allow it \
+                 (spec.rollout.allowDisruption), or replace the node"
             ),
             Self::TooManySizes { sizes } => write!(
                 f,

@@ -180,7 +180,8 @@ pub enum Progress {
     },
     /// The pointer of a pool was moved: new nodes start with this configuration.
     PointerMoved {
-        /// ConfigMap of the configuration. Unset: new nodes run their local configuration.
+        /// ConfigMap of the configuration, or `3 sizes` if the nodes of each size have one. Unset: new nodes run their local
+        /// configuration.
         #[serde(skip_serializing_if = "Option::is_none")]
         config_map: Option<String>,
     },

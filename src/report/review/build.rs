@@ -274,7 +274,11 @@ fn changes(review: &Review, pool: &PoolReview, names: &str, set: &Changes) -> Ve
 fn sizes(pool: &PoolReview) -> Vec<Block> {
     let Some(first) = pool.sizes.first().filter(|_| pool.changes_nodes()) else { return Vec::new() };
     let amount = |amount: &ReservedAmount| match (&amount.old, &amount.new) {
-        (Some(old), Some(new)) => format!("{old} → {new}"),
+        // Any change restarts the kubelet.
+        (Some(old), Some(new)) => match amount.risk.filter(|risk| *risk > Class::Restart) {
+            Some(risk) => format!("{old} → {new} ({risk})"),
+            None => format!("{old} → {new}"),
+        },
         (Some(old), None) => format!("{old} → none"),
         (None, Some(new)) => new.clone(),
         (None, None) => String::new(),

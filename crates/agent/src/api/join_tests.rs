@@ -116,6 +116,29 @@ async fn reads_pointer_of_its_pool_only() {
     assert!(matches!(read("cpu").await, JoinAnswer::Pointer(Err(JoinError::NoPointer(_)))));
 }
 
+/// The kubelet reports the capacity in the status of its Node.
+#[tokio::test]
+async fn reads_configuration_of_its_size() {
+    let size = |memory| Capacity::parse(None, Some(memory), None);
+    let configs = [(size("16Gi"), pointed())].into();
+    let pointer = pointer_object(&PoolPointer { steps: size("1Gi"), configs, commit: None });
+    let read = |capacity: Value| {
+        let node = json!({"metadata": {"name": "n1", "uid": "u"}, "status": {"capacity": capacity}});
+        let (client, _) = replying(vec![Reply::Json(200, pointer.clone()), Reply::Json(200, node)]);
+        async move { client_of(client).join(&JoinRequest::ReadPointer("gpu".to_owned())).await }
+    };
+    let found = read(json!({"cpu": "4", "memory": "15996Mi"})).await;
+    assert!(matches!(&found, JoinAnswer::Pointer(Ok(Some(config))) if config.hash == pointed().hash), "{found:?}");
+    for (capacity, problem) in [
+        (json!({"cpu": "4"}), "the capacity of this node is unknown"),
+        (json!({"cpu": "4", "memory": "8Gi"}), "of the size 8Gi"),
+    ] {
+        let answer = read(capacity).await;
+        let JoinAnswer::Pointer(Err(JoinError::NoPointer(why))) = answer else { panic!("{answer:?}") };
+        assert!(why.contains(problem), "{why}");
+    }
+}
+
 /// A client that may write ConfigMaps must not decide what new nodes run.
 #[tokio::test]
 async fn rejects_forged_pointers() {

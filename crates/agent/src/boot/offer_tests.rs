@@ -12,7 +12,9 @@ use crate::disk::memory::MemoryDisk;
 use kubelet_config::capacity::Capacity;
 use nodecfg_cluster::connection::fake::{Log, Reply, replying, serving, status};
 use nodecfg_cluster::connection::retry::RetryPolicy;
+use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_contract::pool_pointer::PoolPointer;
 
 /// Short times in the proportions of the defaults.
 fn options() -> ReadOptions {
@@ -77,6 +79,41 @@ async fn reads_pointer_by_one_request() {
     let mut local = pointer(&kubelet);
     local["data"] = json!({"commit": "c".repeat(40)});
     assert_eq!(read(replying(vec![Reply::Json(200, local)]).0).await.unwrap(), None);
+}
+
+/// A pointer with a configuration for each of these sizes, by memory.
+fn pointer_of_sizes(sizes: &[&str]) -> Value {
+    let config = |memory: &&str| {
+        let kubelet = text(&format!("maxPods: 64\nkubeReserved: {{memory: {memory}}}"));
+        let hash = ContentHash::of(kubelet.as_bytes());
+        let config_map = format!("prod-gpu-{}", hash.short());
+        (Capacity::parse(None, Some(memory), None), PoolConfig { config_map, hash, kubelet, placement: None })
+    };
+    let steps = Capacity::parse(None, Some("1Gi"), None);
+    let of_sizes = PoolPointer { steps, configs: sizes.iter().map(config).collect(), commit: None };
+    let mut object = pointer(&text("maxPods: 64"));
+    object["data"] = json!(of_sizes.data());
+    object
+}
+
+#[tokio::test]
+async fn takes_the_configuration_of_its_size() {
+    let read_as = |memory: Option<&'static str>| async move {
+        let (client, _) = replying(vec![Reply::Json(200, pointer_of_sizes(&["16Gi", "64Gi"]))]);
+        let capacity = Capacity::parse(Some("4"), memory, None);
+        target().offered_by_cluster(client, "https://fake", capacity, options()).await
+    };
+    for (memory, size) in [("15996Mi", "memory: 16Gi"), ("64Gi", "memory: 64Gi")] {
+        let offer = read_as(Some(memory)).await.unwrap().unwrap();
+        assert!(offer.kubelet.contains(size), "{memory}: {}", offer.kubelet);
+    }
+    for (memory, problem) in [
+        (Some("63Gi"), "it has no configuration for nodes of the size 63Gi"),
+        (None, "the capacity of this node is unknown"),
+    ] {
+        let error = read_as(memory).await.unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }
 
 #[tokio::test]

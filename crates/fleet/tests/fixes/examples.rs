@@ -158,7 +158,7 @@ const POOLS: &[&str] = &[
     "spec: {kubelet: {reserve: {preset: gkee}}}",
     "spec: {kubelet: {reserve: {preset: gke, kubeReserved: {cpu: {base: 1}}}}}",
     "spec: {kubelet: {reserve: {preset: gke, roundTo: {memory: 0}}}}",
-    "spec: {kubelet: {reserve: {kubeReserved: {memory: {base: [1]}}}}}",
+    "spec: {kubelet: {reserve: {kubeReserved: {memory: {base: [1], perPod: 1Mi}}}}}",
     "spec: {kubelet: {reserve: {kubeReserved: {memory: {base: -1}}}}}",
     "spec: {kubelet: {reserve: {kubeReserved: {cpu: {tiers: [{next: 1, percent: 1}]}}}}}",
     "spec: {kubelet: {reserve: {kubeReserved: {cpu: {tiers: [{first: 1}]}}}}}",

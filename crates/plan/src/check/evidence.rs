@@ -40,16 +40,18 @@ pub(super) fn is_proven(pool: &PoolPlan, observed: &Observed) -> bool {
     are_enough(pool, proving, 1) && !waits
 }
 
-/// Reports whether these nodes are as many as the canaries of the pool, and `more` beyond: of each size, if the policy has
-/// no canaries and the configuration follows from the size.
+/// Reports whether these nodes are as many as the canaries of the pool, and `more` beyond: of one size, if the policy has no
+/// canaries and the configuration follows from the size. A size of one node has no canary.
 fn are_enough<'a>(pool: &PoolPlan, nodes: impl Iterator<Item = &'a Node>, more: usize) -> bool {
     let mut by_size: BTreeMap<_, usize> = BTreeMap::new();
     for node in nodes {
         *by_size.entry(pool.targets.size_of(&node.name)).or_default() += 1;
     }
     if pool.targets.is_sized() && pool.policy.canary.is_none() {
+        let sizes = pool.targets.by_size();
         let of_size = |found: &SizeTarget| by_size.get(&found.size).copied().unwrap_or_default();
-        return !pool.targets.by_size().is_empty() && pool.targets.by_size().iter().all(|found| of_size(found) > more);
+        let more = if sizes.iter().any(|size| size.nodes > 1) { more } else { 0 };
+        return sizes.iter().any(|found| of_size(found) > more);
     }
     by_size.values().sum::<usize>() >= (pool.policy.canaries() + more).max(1)
 }
