@@ -127,7 +127,7 @@ impl Resource {
         match self {
             Self::Cpu => format!("{amount}m"),
             Self::Memory | Self::EphemeralStorage => {
-                let whole = UNITS.into_iter().find(|(unit, _)| amount > 0 && amount % unit == 0);
+                let whole = UNITS.into_iter().find(|(unit, _)| amount > 0 && amount.is_multiple_of(*unit));
                 whole.map_or_else(|| amount.to_string(), |(unit, suffix)| format!("{}{suffix}", amount / unit))
             }
         }

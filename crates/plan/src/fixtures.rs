@@ -116,7 +116,7 @@ pub fn sized(pool: Pool, reserve: &str) -> Pool {
     let files =
         [("nodecfg.yaml", fleet), (pool_path.as_str(), file.as_str()), (kubelet_path.as_str(), kubelet.as_str())];
     let built = build(&Snapshot::of_texts(files), &Checks::default());
-    let read = built.desired.unwrap_or_else(|| panic!("{:?}", built.findings)).pools.remove(name).unwrap();
+    let read = built.desired.unwrap().pools.remove(name).unwrap();
     Pool { targets: read.targets, ..pool }
 }
 

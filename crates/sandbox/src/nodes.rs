@@ -138,7 +138,7 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
         let mut resources = json!({"hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": "110"});
         for resource in Resource::ALL {
             let amount = capacity.of(resource).unwrap_or_default();
-            let text = if amount % 1000 == 0 && resource == Resource::Cpu {
+            let text = if amount.is_multiple_of(1000) && resource == Resource::Cpu {
                 (amount / 1000).to_string()
             } else {
                 resource.amount_text(amount)
