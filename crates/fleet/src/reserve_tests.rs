@@ -83,6 +83,11 @@ fn only_resources_that_amounts_depend_on_make_sizes() {
     assert_eq!(size("preset: gke", pods(110)), "4 CPU, 16Gi, 100Gi disk");
     assert_eq!(size("preset: eks", pods(110)), "4 CPU");
     assert_eq!(size("preset: aks\nroundTo: {memory: 12Gi}", pods(110)), "4 CPU, 24Gi");
+    // Below the step: its half, its quarter and so on.
+    assert_eq!(size("preset: aks\nroundTo: {memory: 64Gi}", pods(110)), "4 CPU, 16Gi");
+    let largest = Capacity::default().with(Resource::Memory, u64::MAX);
+    let step = Capacity::default().with(Resource::Memory, 1 << 30);
+    assert_eq!(largest.rounded_up(step), Some(largest));
     let memory = "kubeReserved: {memory: {base: 100Mi, perPod: 1Mi}}";
     assert_eq!(size(memory, pods(110)), "");
     // The number of pods follows from the cores.

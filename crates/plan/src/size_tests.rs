@@ -10,11 +10,12 @@ use super::fixtures::{
 };
 use super::{
     Action, Decision, LeftAlone, Plan, PointerTime, PoolPlan, WaveKind, Why, check, decide_again, make,
-    wanted_config_maps,
+    nodes_to_sample, wanted_config_maps,
 };
 use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::names::NodeName;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_fleet::{Desired, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{Node, Observed};
@@ -147,9 +148,23 @@ fn resized_node_above_the_policy_is_left_alone() {
     let resized = Why::Resized { needs: Class::Drain, allowed: Class::Restart };
     assert_eq!(left, [("n2", &Why::Converged), ("n1", &resized)]);
     assert!(plan.refusals().is_empty() && !plan.has_changes());
+    // Another field changes, too: the repository is the reason.
+    let other = desired([restart(sized(pool("a", 65, pool_a(None).policy), "{preset: gke}"))]);
+    converge(&other, &mut cluster, small("n2"));
+    assert!(!planned(&other, &cluster).refusals().is_empty());
+    converge(&repository, &mut cluster, small("n2"));
     // A change of the formulas is one of the repository: it is refused before any write.
     let changed = desired([restart(sized(pool("a", 64, pool_a(None).policy), "{preset: aks}"))]);
     assert!(!planned(&changed, &cluster).refusals().is_empty());
+}
+
+/// The kubelets of each size are asked what they run.
+#[test]
+fn nodes_of_each_size_are_sampled() {
+    let nodes = (0..4).flat_map(|at| [small(&format!("a{at}")), large(&format!("b{at}"))]);
+    let cluster = observed(nodes);
+    let sampled = nodes_to_sample(&planned(&repository(), &cluster), &cluster);
+    assert_eq!(sampled.iter().map(NodeName::as_str).collect::<Vec<_>>(), ["a0", "a1", "a3", "b0", "b1", "b3"]);
 }
 
 /// Errors of one size, such as that of a false capacity, do not stop the pool.
