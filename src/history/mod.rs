@@ -149,10 +149,11 @@ pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> 
 
 impl Revision {
     /// Reports whether nodes have run the revision: nodes report so, or its ConfigMap exists. Every node has run its
-    /// local configuration.
+    /// local configuration. Nodes of some sizes may run the same by another revision, which proves nothing.
     fn was_run(&self) -> bool {
         let on = |nodes: &Nodes| nodes.active > 0 || nodes.last_known_good > 0;
-        self.content == Content::Local || self.exists == Some(true) || self.nodes.as_ref().is_some_and(on)
+        let is_on = || !matches!(self.content, Content::BySize { .. }) && self.nodes.as_ref().is_some_and(on);
+        self.content == Content::Local || self.exists == Some(true) || is_on()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the history of a pool: its revisions, and the nodes on each.
 
 use super::*;
+use kubelet_config::capacity::Capacity;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_plan::fixtures::{desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source};
 
@@ -115,6 +116,42 @@ fn counts_nodes_per_revision() {
     assert_eq!(rest.others.len(), 1);
     assert_eq!((rest.others[0].name.as_str(), rest.others[0].known), ("fleet-a-lost", Some(false)));
     assert_eq!(rest.others[0].nodes.wanted, 1);
+}
+
+/// Formulas that differ only for large machines give the small ones the same ConfigMap.
+#[test]
+fn shared_size_does_not_show_that_a_revision_was_run() {
+    let formula = |percent: u8| {
+        let pool = format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: a}}\nspec: {{kubelet: {{reserve: \
+             {{kubeReserved: {{cpu: {{tiers: [{{first: 8, percent: 5}}, {{percent: {percent}}}]}}}}}}}}}}\n"
+        );
+        let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        Snapshot::of_texts([("pools/a/kubelet.yaml", kubelet), ("pools/a/pool.yaml", pool.as_str())])
+    };
+    let mut log = Log::new(pool_name("a"), Strictness::Strict, 10);
+    for (number, percent) in [(3, 1), (2, 2), (1, 3)] {
+        assert!(log.push(logged(number), Ok(formula(percent))).is_continue());
+    }
+    let mut found = log.end(WalkEnd::Root);
+    let sized =
+        |name: &str, cores: &str| Node { capacity: Capacity::parse(Some(cores), None, None), ..node(name, "a") };
+    let mut cluster = observed([sized("n1", "4"), sized("n2", "64")]);
+    // The newest revision and the oldest one were rolled out.
+    for at in [0, 2] {
+        let Content::BySize { sizes, .. } = &found[at].content else { panic!("{:?}", found[at].content) };
+        for node in cluster.nodes.values() {
+            let (_, target) = sizes.0.of(node.capacity).unwrap();
+            let map = managed(&format!("fleet-a-{}", target.hash().unwrap().short()), Some("fleet"), Some("a"), None);
+            cluster.config_maps.insert(ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map);
+        }
+    }
+    let (fleet, namespace, pool) = (fleet(), namespace(), pool_name("a"));
+    let subject = Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: None };
+    subject.find(&mut found, &cluster, &BTreeSet::new());
+    let exists: Vec<_> = found.iter().map(|revision| revision.exists).collect();
+    assert_eq!(exists, [Some(true), Some(false), Some(true)]);
+    assert_eq!(previous(&found), Ok(&found[2]));
 }
 
 #[test]
