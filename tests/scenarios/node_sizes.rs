@@ -79,7 +79,7 @@ async fn each_size_runs_its_own_reservations(start: ClusterSetup) {
         history["revisions"].as_array().unwrap().iter().map(|one| one["nodes"]["active"].clone()).collect();
     // The oldest one has no sizes.
     assert_eq!(nodes, [json!(4), json!(0), json!(0)], "{history}");
-    cluster.call(&["rollback", "a", path, "--allow-disruption", "drain"]).await.exits(0);
+    cluster.call(&["rollback", "a", path, "--allow-disruption", "drain", "--reason", "test"]).await.exits(0);
     assert_eq!(reserved(&cluster, "b-1").await["memory"], "2250Mi");
     cluster.down().await;
 }
