@@ -148,7 +148,7 @@ fn shared_size_does_not_show_that_a_revision_was_run() {
     }
     let (fleet, namespace, pool) = (fleet(), namespace(), pool_name("a"));
     let subject = Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: None };
-    subject.find(&mut found, &cluster, &BTreeSet::new());
+    assert_eq!(subject.find(&mut found, &cluster, &BTreeSet::new()).nodes, 0);
     let exists: Vec<_> = found.iter().map(|revision| revision.exists).collect();
     assert_eq!(exists, [Some(true), Some(false), Some(true)]);
     assert_eq!(previous(&found), Ok(&found[2]));
