@@ -105,7 +105,7 @@ async fn read(kind: u8, status: u16, body: &str) {
             map.data.insert("configMap".to_owned(), format!("prod-gpu-{}", hash.short()));
             if let Ok(pointer) = PoolPointer::read(&map, &fleet, &pool) {
                 let data = pointer.data();
-                assert!(data.iter().all(|(key, text)| map.data.get(*key) == Some(text)), "{data:?}");
+                assert!(data.iter().all(|(key, text)| map.data.get(key) == Some(text)), "{data:?}");
             }
         }
         b'5' => {

@@ -32,7 +32,7 @@ fuzz_target!(|text: &str| {
         for gate in &pool.policy.gates {
             assert!(!gate.to_string().chars().any(is_hidden), "{gate}");
         }
-        if let PoolTarget::Config(rendered) = &pool.target {
+        if let PoolTarget::Config(rendered) = &**pool.targets.typical() {
             let again = Document::parse("kubelet.yaml", &rendered.canonical);
             assert_eq!(again.document.map(|document| document.canonical()).as_deref(), Some(&*rendered.canonical));
         }
