@@ -87,15 +87,12 @@ impl SizeArgs {
     /// The pool as a machine of this size has it.
     fn of<'p>(&self, pool: &'p Pool) -> Result<SizedPool<'p>, CommandError> {
         let capacity = self.capacity();
-        let Some(sizes) = pool.targets.sizes() else {
-            if capacity != Capacity::default() {
-                let message = format!("all nodes of pool {} have the same configuration", pool.name);
-                return Err(CommandError::usage(message, "omit the options of the size of the machine"));
-            }
-            return pool.for_node(capacity).ok_or_else(|| no_size(pool));
-        };
-        let missing = Resource::ALL.into_iter().filter(|resource| sizes.steps().of(*resource).is_some());
-        let missing: Vec<&str> = missing.filter(|resource| capacity.of(*resource).is_none()).map(option).collect();
+        let sizes = pool.targets.sizes();
+        if sizes.is_none() && capacity != Capacity::default() {
+            let message = format!("all nodes of pool {} have the same configuration", pool.name);
+            return Err(CommandError::usage(message, "omit the options of the size of the machine"));
+        }
+        let missing: Vec<&str> = sizes.into_iter().flat_map(|sizes| sizes.missing(capacity)).map(option).collect();
         if !missing.is_empty() {
             let message = format!(
                 "the configuration of pool {} follows from the size of the machine (spec.kubelet.reserve)",
@@ -106,7 +103,10 @@ impl SizeArgs {
                 format!("add {}; `nodecfg validate -v` lists sizes", missing.join(" ")),
             ));
         }
-        pool.for_node(capacity).ok_or_else(|| no_size(pool))
+        pool.for_node(capacity).ok_or_else(|| {
+            let message = format!("the patches of pool {} do not fit a machine of this size", pool.name);
+            CommandError::usage(message, "remove tests of kubeReserved from its JSON patches")
+        })
     }
 }
 
@@ -117,11 +117,6 @@ fn option(resource: Resource) -> &'static str {
         Resource::Memory => "--memory 64Gi",
         Resource::EphemeralStorage => "--ephemeral-storage 100Gi",
     }
-}
-
-fn no_size(pool: &Pool) -> CommandError {
-    let message = format!("the patches of pool {} do not fit a machine of this size", pool.name);
-    CommandError::usage(message, "remove tests of kubeReserved from its JSON patches")
 }
 
 const EXAMPLES: &str = "\

@@ -11,9 +11,6 @@ use kubelet_config::capacity::{Capacity, Resource};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_fleet::{Pods, Preset, typical_sizes};
 
-/// The number of pods that the amounts count: the kubelet's default of `maxPods`.
-const PODS: Pods = Pods { most: 110, per_core: 0 };
-
 /// The published formulas of `spec.kubelet.reserve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -56,14 +53,16 @@ impl Reservations {
     /// The formulas of this version of nodecfg.
     #[must_use]
     pub fn published() -> Self {
-        Self { max_pods: PODS.most, presets: Preset::ALL.into_iter().map(preset).collect() }
+        Self { max_pods: Pods::DEFAULT.most, presets: Preset::ALL.into_iter().map(preset).collect() }
     }
 }
 
 fn preset(preset: Preset) -> PresetReservations {
     let reserved = preset.reserved();
-    let of_size =
-        |size: Capacity| SizeReservations { size: size.to_string(), reserved: reserved.amounts(size, PODS).collect() };
+    let of_size = |size: Capacity| SizeReservations {
+        size: size.to_string(),
+        reserved: reserved.amounts(size, Pods::DEFAULT).collect(),
+    };
     PresetReservations {
         name: preset.as_str(),
         remarks: paragraphs(preset.text()),

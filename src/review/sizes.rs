@@ -8,11 +8,8 @@ use serde::Serialize;
 use super::{Changes, Origin, PoolReview};
 use kubelet_config::capacity::{Capacity, Resource};
 use kubelet_config::risk::{self, Class};
-use nodecfg_fleet::{Pool, typical_sizes};
+use nodecfg_fleet::{Pool, reserved_field, typical_sizes};
 use nodecfg_plan::{ChangedField, PoolPlan};
-
-/// The field with the amounts.
-const FIELD: &str = "kubeReserved";
 
 /// The configuration of the nodes of one size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -50,9 +47,9 @@ pub struct ReservedAmount {
 /// The amounts of a pool for nodes of a size: computed, or fixed.
 fn amounts(pool: Option<&Pool>, size: Capacity) -> BTreeMap<Resource, String> {
     let target = pool.and_then(|pool| pool.for_node(size));
-    let fields = target.as_ref().and_then(|pool| pool.target.rendered()?.document.root.get(FIELD));
+    let root = target.as_ref().and_then(|pool| Some(&pool.target.rendered()?.document.root));
     let amount = |resource: Resource| {
-        let value = fields?.get(resource.as_str())?.to_json();
+        let value = root?.at(&reserved_field(resource))?.to_json();
         Some((resource, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
     };
     Resource::ALL.into_iter().filter_map(amount).collect()
@@ -69,7 +66,7 @@ fn reserved(
         let old = old.filter(|old| Some(old) != new.as_ref());
         let json = |amount: &String| serde_json::Value::from(amount.as_str()).to_string();
         let class = |(old, new): (&String, &String)| {
-            risk::of_change(&format!("{FIELD}.{}", resource.as_str()), Some(&json(old)), Some(&json(new))).class
+            risk::of_change(&reserved_field(*resource), Some(&json(old)), Some(&json(new))).class
         };
         let risk = old.as_ref().zip(new.as_ref()).map(class);
         ReservedAmount { resource: *resource, old, new, risk }
@@ -124,8 +121,7 @@ fn plain(value: &str) -> String {
 
 /// The resource of a change of `kubeReserved`.
 fn resource_of(field: &ChangedField) -> Option<Resource> {
-    let name = field.change.path.strip_prefix(FIELD)?.strip_prefix('.')?;
-    Resource::ALL.into_iter().find(|resource| resource.as_str() == name)
+    Resource::ALL.into_iter().find(|resource| reserved_field(*resource) == field.change.path)
 }
 
 impl PoolReview {

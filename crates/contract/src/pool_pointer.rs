@@ -6,8 +6,8 @@
 //! lack it; the agent then writes no `spec.placement`, and combines the configurations as without that field.
 //!
 //! If the configuration follows from the size of a node, the first three have a suffix for each size, such as
-//! `kubelet.cpu-4000m.memory-16Gi`, `configMap` has no name, and `roundTo` has the steps to which a node rounds its capacity, such as
-//! `cpu-1000m.memory-1Gi`.
+//! `kubelet.cpu-4000m.memory-16Gi`, `configMap` has no name, and `roundTo` has the steps to which a node rounds its
+//! capacity, such as `cpu-1000m.memory-1Gi`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -252,7 +252,7 @@ impl PoolPointer {
     }
 }
 
-/// Reports whether a key ends after its base, or goes on with a size.
+/// Reports whether the rest of a key is empty, or the suffix of a size.
 fn is_suffix(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('.')
 }

@@ -36,4 +36,4 @@ pub use desired::*;
 pub use formats::DEFAULT_FLEET;
 pub use reserve::{Formula, Pods, Preset, Reserve, Reserved};
 pub use single_file::check_file;
-pub use sizes::{MAX_SIZES, REFERENCE, Sizes, TYPICAL, typical_sizes};
+pub use sizes::{MAX_SIZES, REFERENCE, Sizes, TYPICAL, reserved_field, typical_sizes};

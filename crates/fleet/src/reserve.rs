@@ -174,6 +174,9 @@ pub struct Pods {
 }
 
 impl Pods {
+    /// The kubelet's defaults.
+    pub const DEFAULT: Self = Self { most: 110, per_core: 0 };
+
     /// The pods that a kubelet admits on a node with this CPU.
     fn on(self, capacity: Capacity) -> u64 {
         let cores = capacity.of(Resource::Cpu).map(|cpu| cpu / 1000).filter(|_| self.per_core > 0);

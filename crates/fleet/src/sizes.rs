@@ -23,8 +23,6 @@ pub const TYPICAL: [(u64, u64); 7] = [(2, 8), (4, 16), (8, 32), (16, 64), (32, 1
 pub const REFERENCE: (u64, u64) = (4, 16);
 /// Storage of a typical machine, in GiB.
 const TYPICAL_STORAGE: u64 = 100;
-/// The kubelet's default of `maxPods`.
-const DEFAULT_MAX_PODS: u32 = 110;
 /// The field that the formulas set.
 const FIELD: &str = "kubeReserved";
 
@@ -67,7 +65,8 @@ impl fmt::Debug for Sizes {
 }
 
 impl Sizes {
-    /// Merges the files of a pool for the typical machine. `placed` has the own configuration of the nodes. Returns `None` if the files do not merge; errors are findings.
+    /// Merges the files of a pool for the typical machine. `placed` has the own configuration of the nodes. Returns `None` if
+    /// the files do not merge; errors are findings.
     pub(crate) fn new(
         layers: Layers,
         reserve: &Located<Reserve>,
@@ -75,13 +74,15 @@ impl Sizes {
         (minors, placed): (&[Minor], Placed<'_>),
         findings: &mut Vec<Finding>,
     ) -> Option<(Self, Document)> {
-        let unset = Pods { most: DEFAULT_MAX_PODS, per_core: 0 };
+        let unset = Pods::DEFAULT;
         let size = |pods| machine(REFERENCE).rounded_up(reserve.value.steps(pods)).unwrap_or_default();
         // The nodes' own configuration counts where every kubelet merges.
         let merging = minors.iter().filter(|minor| placed.overlays(**minor)).count();
         let own = placed.own.filter(|_| merging == minors.len());
+        let merged =
+            |size, pods, findings: &mut Vec<Finding>| merge(&layers, Some(&overlay(reserve, size, pods)), findings);
         // The number of pods does not depend on the reservations.
-        let first = merge(&layers, Some(&overlay(reserve, size(unset), unset)), &mut Vec::new());
+        let first = merged(size(unset), unset, &mut Vec::new());
         let number = |field: &str| {
             let documents = first.iter().chain(own);
             let mut values = documents.filter_map(|document| document.root.get(field)?.to_json().as_u64());
@@ -92,10 +93,10 @@ impl Sizes {
             per_core: number("podsPerCore").unwrap_or(0),
         };
         let steps = reserve.value.steps(pods);
-        let document = merge(&layers, Some(&overlay(reserve, size(pods), pods)), findings)?;
+        let document = merged(size(pods), pods, findings)?;
         for size in typical_sizes().filter_map(|machine| machine.rounded_up(steps)) {
             let mut problems = Vec::new();
-            if merge(&layers, Some(&overlay(reserve, size, pods)), &mut problems).is_none() {
+            if merged(size, pods, &mut problems).is_none() {
                 problems
                     .iter_mut()
                     .for_each(|problem| problem.message = format!("nodes of {size}: {}", problem.message));
@@ -144,6 +145,12 @@ impl Sizes {
         self.steps
     }
 
+    /// Resources on which an amount depends, and which this capacity lacks.
+    pub fn missing(&self, capacity: Capacity) -> impl Iterator<Item = Resource> {
+        let steps = self.steps;
+        Resource::ALL.into_iter().filter(move |of| steps.of(*of).is_some() && capacity.of(*of).is_none())
+    }
+
     /// The configuration of a typical machine.
     #[must_use]
     pub fn reference(&self) -> &Arc<PoolTarget> {
@@ -166,7 +173,7 @@ impl Sizes {
 
     /// Paths of the fields that the formulas set.
     pub fn computed_fields(&self) -> impl Iterator<Item = String> {
-        self.reserve.value.reserved().formulas().map(|(resource, _)| field_of(resource))
+        self.reserve.value.reserved().formulas().map(|(resource, _)| reserved_field(resource))
     }
 
     /// The reserved amounts of a size.
@@ -199,7 +206,8 @@ impl Sizes {
 }
 
 /// Path of the field with the reservation of a resource.
-fn field_of(resource: Resource) -> String {
+#[must_use]
+pub fn reserved_field(resource: Resource) -> String {
     format!("{FIELD}.{}", resource.as_str())
 }
 
@@ -220,7 +228,7 @@ fn conflicts(layers: &Layers, reserve: &Located<Reserve>, document: &Document) -
     let mut findings = Vec::new();
     let root = &document.root;
     for (resource, _) in reserve.value.reserved().formulas() {
-        let path = field_of(resource);
+        let path = reserved_field(resource);
         let fixed = layers.files.iter().filter_map(|file| file.root.at(&path)).find(|value| !value.is_null());
         if let Some(fixed) = fixed {
             let message =

@@ -69,7 +69,8 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         for (group, assigned) in members.sizes.groups.iter().zip(&assigned) {
             let PoolTarget::Config(rendered) = &*group.pool.target else { continue };
             let assigned = assigned.len();
-            match index.need(pool, rendered, &options.namespace, assigned, || on_target(&group.nodes, &planned)) {
+            let accepted = || on_target(group, &planned.targets).map(|node| node.name.clone()).collect();
+            match index.need(pool, rendered, &options.namespace, assigned, accepted) {
                 Ok(map) if assigned > 0 => {
                     config_maps.insert(map.map.config.config_map.clone(), map);
                 }
@@ -146,12 +147,10 @@ fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap
     by_pool
 }
 
-/// Nodes that already point at the target of their pool.
-fn on_target(nodes: &[&Node], plan: &PoolPlan) -> Vec<NodeName> {
-    let target = |node: &Node| plan.targets.of(&node.name);
-    let points =
-        nodes.iter().filter(|node| target(node).is_some_and(|target| target.is_named_by(node.source.as_ref())));
-    points.map(|node| node.name.clone()).collect()
+/// Nodes of a group that already point at their target.
+fn on_target<'a>(group: &'a SizeGroup<'_>, targets: &'a Targets) -> impl Iterator<Item = &'a Node> {
+    let points = |node: &Node| targets.of(&node.name).is_some_and(|target| target.is_named_by(node.source.as_ref()));
+    group.nodes.iter().copied().filter(move |node| points(node))
 }
 
 /// Decides again on one node of a pool after its assignment conflicted with another client. If the current ConfigMap
@@ -187,7 +186,8 @@ pub fn decide_again(
     // The kubelet of the node may have changed.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &*pool.target)
         && step.action == Action::Assign
-        && let Some(why) = verdicts::refusal(node, rendered).or_else(|| PoolReservations::new(pool).refusal(node))
+        && let Some(why) =
+            verdicts::refusal(node, rendered).or_else(|| PoolReservations::new(&pool.target).refusal(node))
     {
         return Some(Decision::LeaveAlone(LeftAlone::new(node, why)));
     }
@@ -358,7 +358,8 @@ fn plan_pool(
     }
     let (mut changes, mut unready) = (Vec::new(), 0);
     // Without a node on the target, a change of the reservations is one of the repository, and refused for the pool.
-    let has_begun = pool.targets.sizes().is_some() && nodes_on_target(sizes, &targets).next().is_some();
+    let has_begun =
+        pool.targets.sizes().is_some() && sizes.groups.iter().any(|group| on_target(group, &targets).next().is_some());
     let mut resized: Vec<(ChangeSet, Class)> = Vec::new();
     let assigned = targets.split(sorter.all_steps().filter(|step| step.action == Action::Assign));
     for (group, assigned) in sizes.groups.iter().zip(assigned) {
@@ -401,12 +402,6 @@ fn plan_pool(
     }
 }
 
-/// Nodes that point at their target.
-fn nodes_on_target<'a>(sizes: &'a SizeGroups<'_>, targets: &'a Targets) -> impl Iterator<Item = &'a Node> {
-    let nodes = sizes.groups.iter().flat_map(|group| group.nodes.iter().copied());
-    nodes.filter(|node| targets.of(&node.name).is_some_and(|target| target.is_named_by(node.source.as_ref())))
-}
-
 /// Decides on the nodes of one size.
 fn sort_nodes(
     group: &SizeGroup<'_>,
@@ -419,7 +414,6 @@ fn sort_nodes(
     let SizeGroup { pool, nodes, .. } = group;
     let rules = rules_of(&index.desired().fleet, pool, target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
-    let reservations = PoolReservations::new(pool);
     let refusals = OnceCell::new();
     let refusal = |node| refusals.get_or_init(|| Refusals::new(group, options.gate)).refusal(node);
     for node in nodes.iter().copied() {
@@ -430,7 +424,7 @@ fn sort_nodes(
         };
         if let Decision::Step(step) = &decision
             && step.action == Action::Assign
-            && let Some(why) = reservations.refusal(node).or_else(|| refusal(node))
+            && let Some(why) = group.reservations.refusal(node).or_else(|| refusal(node))
         {
             decision = Decision::LeaveAlone(LeftAlone::new(node, why));
         }

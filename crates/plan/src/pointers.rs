@@ -68,7 +68,11 @@ impl PointerState {
     /// Reports whether the reconciler wrote the targets of the nodes of a pool.
     #[must_use]
     pub fn names_targets(&self, pool: &Pool, nodes: &[&Node], observed: &Observed) -> bool {
-        let wanted = self.wanted(pool, &SizeGroups::of(pool, nodes), observed);
+        self.has_configs_of(&self.wanted(pool, &SizeGroups::of(pool, nodes), observed))
+    }
+
+    /// Reports whether the reconciler wrote these configurations, at any commit.
+    fn has_configs_of(&self, wanted: &PoolPointer) -> bool {
         matches!(self, Self::Written(pointer) if (pointer.steps, &pointer.configs) == (wanted.steps, &wanted.configs))
     }
 
@@ -131,8 +135,7 @@ impl<'a> PublishedPointer<'a> {
         let map = observed.contents.get(&key).and_then(Option::as_ref);
         let state = PointerState::of(&desired.fleet, &pool.name, &options.namespace, observed);
         let mut wanted = state.wanted(pool, sizes, observed);
-        let is_same = |found: &PoolPointer| (found.steps, &found.configs) == (wanted.steps, &wanted.configs);
-        let is_due = !matches!(&state, PointerState::Written(found) if is_same(found));
+        let is_due = !state.has_configs_of(&wanted);
         wanted.commit = desired.commit.as_ref().map(ToString::to_string);
         Some(Self { key, map, state, is_due, wanted })
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::convergence::{Target, WantedSource};
+use crate::verdicts::PoolReservations;
 use crate::{Step, Why};
 use kubelet_config::Minor;
 use kubelet_config::capacity::{Capacity, Resource};
@@ -107,12 +108,14 @@ pub struct SizeGroup<'a> {
     pub pool: SizedPool<'a>,
     /// The nodes.
     pub nodes: Vec<&'a Node>,
+    /// What the configuration reserves.
+    pub(super) reservations: PoolReservations,
     checked: OnceCell<Checked>,
 }
 
 impl<'a> SizeGroup<'a> {
     fn new(pool: SizedPool<'a>, nodes: Vec<&'a Node>) -> Self {
-        Self { pool, nodes, checked: OnceCell::new() }
+        Self { reservations: PoolReservations::new(&pool.target), pool, nodes, checked: OnceCell::new() }
     }
 
     /// Findings on the configuration for the kubelet versions of the nodes. `None` for the local configuration.
@@ -148,11 +151,7 @@ impl<'a> SizeGroups<'a> {
         for node in nodes.iter().copied() {
             match node.capacity.rounded_up(sizes.steps()) {
                 Some(size) => by_size.entry(size).or_default().push(node),
-                None => {
-                    let is_missing = |of: &Resource| sizes.steps().of(*of).is_some() && node.capacity.of(*of).is_none();
-                    let missing = Resource::ALL.into_iter().find(is_missing);
-                    left_out.push((node, Why::SizeUnknown { missing }));
-                }
+                None => left_out.push((node, Why::SizeUnknown { missing: sizes.missing(node.capacity).next() })),
             }
         }
         let number = by_size.len();

@@ -10,6 +10,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::convergence::is_accepted;
 use crate::target::{SizeGroup, SizeGroups};
@@ -72,7 +73,7 @@ pub(super) fn check_pool(
     let problem = refused_problem(pool, &affected_nodes, &findings);
     findings.extend(unknown_versions.iter().map(|(version, nodes)| unknown_version_warning(pool, version, nodes)));
     findings.extend(undeclared_version_warning(pool, &by_minor));
-    findings.extend(PoolReservations::new(pool).warning(pool, nodes));
+    findings.extend(group.reservations.warning(pool, nodes));
     findings.extend(check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
 }
@@ -266,15 +267,15 @@ pub(super) fn check_pod_addresses(
     Some(Finding::warning("max-pods-over-addresses", message).at(place?).field("maxPods").kubelets(minors).help(help))
 }
 
-/// Reservations of one pool, by kubelet version.
-pub(super) struct PoolReservations<'a> {
-    rendered: Option<&'a Rendered>,
+/// Reservations of one configuration, by kubelet version.
+pub(super) struct PoolReservations {
+    target: Arc<PoolTarget>,
     by_minor: RefCell<BTreeMap<Minor, Reservations>>,
 }
 
-impl<'a> PoolReservations<'a> {
-    pub(super) fn new(pool: &'a SizedPool<'_>) -> Self {
-        Self { rendered: pool.target.rendered(), by_minor: RefCell::default() }
+impl PoolReservations {
+    pub(super) fn new(target: &Arc<PoolTarget>) -> Self {
+        Self { target: Arc::clone(target), by_minor: RefCell::default() }
     }
 
     /// Why the kubelet of this node would not start. `None` if it would, or its version is unknown.
@@ -283,7 +284,7 @@ impl<'a> PoolReservations<'a> {
     }
 
     fn check<T>(&self, node: &Node, check: impl FnOnce(&Reservations) -> Option<T>) -> Option<T> {
-        let (rendered, minor) = (self.rendered?, node.known_minor()?);
+        let (rendered, minor) = (self.target.rendered()?, node.known_minor()?);
         let mut by_minor = self.by_minor.borrow_mut();
         check(by_minor.entry(minor).or_insert_with(|| Reservations::of(&rendered.document, minor)))
     }

@@ -271,7 +271,7 @@ mod reservations {
             "kubeReserved: {memory: 4Gi}\nmergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 10%}";
         pool.targets = PoolTarget::Config(Box::new(rendered_of("gpu", fields))).into();
         let sized = pool.for_node(Capacity::default()).expect("one size");
-        let reservations = PoolReservations::new(&sized);
+        let reservations = PoolReservations::new(&sized.target);
         let refused = |version| {
             let capacity = Capacity::parse(None, Some("4Gi"), None);
             let node = Node { kubelet_version: KubeletVersion::parse(version), capacity, ..node("n1", "gpu") };
