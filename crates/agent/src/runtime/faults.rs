@@ -60,24 +60,27 @@ fn kill_at_every_operation_does_not_change_the_final_state() {
     kill_at_operations(|_| 1);
 }
 
-/// Kills at every n-th operation. Every second kill is also a power failure.
+/// Kills at every n-th operation, for each way on its own thread.
 fn kill_at_operations(step: impl Fn(Way) -> u64) {
+    std::thread::scope(|scope| {
+        for (way, step) in Way::ALL.map(|way| (way, step(way))) {
+            scope.spawn(move || kill_at_operations_of(way, step));
+        }
+    });
+}
+
+/// Every second kill is also a power failure.
+fn kill_at_operations_of(way: Way, step: u64) {
     for (number, (name, actions)) in (0..).zip(scenarios()) {
-        for way in Way::ALL {
-            let (end, operations) = undisturbed_end(way, &actions);
-            let step = step(way);
-            let kills = (0..operations).filter(|kill| kill % step == number % step);
-            for (count, kill) in (0_u64..).zip(kills) {
-                let power = (count % 2 == u64::from(way == Way::DropIn)).then_some(kill);
-                let mut sim = RuntimeHarness::new(way, &actions);
-                sim.kill_at(kill, power);
-                sim.run(RUN_SECONDS);
-                assert_eq!(
-                    sim.final_state(),
-                    end,
-                    "{name}, {way:?}, killed at {kill} of {operations}, power {power:?}"
-                );
-            }
+        let (end, operations) = undisturbed_end(way, &actions);
+        let kills = (0..operations).filter(|kill| kill % step == number % step);
+        for (count, kill) in (0_u64..).zip(kills) {
+            let power = (count % 2 == u64::from(way == Way::DropIn)).then_some(kill);
+            let mut sim = RuntimeHarness::new(way, &actions);
+            sim.kill_at(kill, power);
+            sim.run(RUN_SECONDS);
+            let point = format!("{name}, {way:?}, killed at {kill} of {operations}, power {power:?}");
+            assert_eq!(sim.final_state(), end, "{point}");
         }
     }
 }

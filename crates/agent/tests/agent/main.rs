@@ -1,5 +1,5 @@
 //! End-to-end tests of the node agent: the real program with real files and processes, an API server over HTTPS, and
-//! a simulated kubelet process (`kubelet.rs`).
+//! a simulated kubelet process (`kubelet.rs`). `crash` kills the agent at every effect.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 mod boot;
 mod commands;
+mod crash;
 mod failures;
 mod help;
 mod host;

@@ -25,8 +25,8 @@ use nodecfg_agent::settings::Settings;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash, KubeletVersion, Placement};
 
-use crate::contents;
-use crate::snapshot::Snapshot;
+use crate::crash::contents;
+use crate::crash::snapshot::Snapshot;
 use crashes::PlannedCrash;
 pub use crashes::{CrashKind, CrashPoint};
 pub use join::JoinState;

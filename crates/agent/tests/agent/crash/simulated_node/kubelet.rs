@@ -7,7 +7,7 @@ use nodecfg_agent::host::problem::{CommandError, RestartProblem};
 use nodecfg_agent::ledger::Ledger;
 
 use super::{CONFIG, Message, SimulatedNode, after, since};
-use crate::contents::{self, Behaviour};
+use crate::crash::contents::{self, Behaviour};
 
 /// Start-up time of a kubelet.
 const START_SECONDS: f64 = 2.0;

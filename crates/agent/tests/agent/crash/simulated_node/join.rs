@@ -11,7 +11,7 @@ use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 use super::{NAMESPACE, SimulatedNode, after, kubelet_version, paths};
-use crate::contents;
+use crate::crash::contents;
 
 const UID: &str = "uid-node";
 

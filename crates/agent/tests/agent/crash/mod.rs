@@ -1,8 +1,6 @@
 //! Crash tests of the agent: kills, power failures and disk faults. The final state must not change, and the kubelet
 //! must never stay on a refused or failed configuration.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
-
 mod child;
 mod contents;
 mod faults;

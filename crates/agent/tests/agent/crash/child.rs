@@ -23,8 +23,8 @@ use nodecfg_agent::settings::Settings;
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::names::NodeName;
 
-use crate::contents::Behaviour;
-use crate::{contents, server};
+use crate::crash::contents::Behaviour;
+use crate::crash::{contents, server};
 
 /// Environment variable with the order of a child process.
 pub const ORDER: &str = "NODECFG_CRASH_CHILD";

@@ -22,10 +22,10 @@ use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
 
-use crate::child::{self, ChildOrder, StopCondition};
-use crate::contents;
-use crate::server;
-use crate::snapshot::Snapshot;
+use crate::crash::child::{self, ChildOrder, StopCondition};
+use crate::crash::contents;
+use crate::crash::server;
+use crate::crash::snapshot::Snapshot;
 
 const NAMESPACE: &str = "nodecfg-system";
 /// Time limit of a child process.
@@ -357,7 +357,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, Arc<[u8]>>) 
 fn start(cluster: &Cluster, node: &Node, order: ChildOrder) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(child::log(node.folder.path())).unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::survives_abort_at_every_effect", "--nocapture"])
+        .args(["--exact", "crash::processes::survives_abort_at_every_effect", "--nocapture"])
         .env(child::ORDER, order.encode(&cluster.server, &node.name))
         .env_remove("RUST_LOG")
         .env(child::FOLDER, node.folder.path())

@@ -1,8 +1,8 @@
 //! Kills of the agent of a new node. A node that joins by the pool pointer must join once, and lose its startup taint if
 //! and only if its kubelet runs the configuration. The kubelet of a booted node is restarted only to roll it back.
 
-use crate::random_scenario::CrashInjector;
-use crate::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
+use crate::crash::random_scenario::CrashInjector;
+use crate::crash::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
 use nodecfg_contract::Placement;
 
 /// Configurations with their placements, and whether the kubelet accepts them and is healthy on them.

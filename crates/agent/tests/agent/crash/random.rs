@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::random_scenario::{CrashInjector, random_scenario, seeds};
-use crate::simulated_node::SimulatedNode;
+use crate::crash::random_scenario::{CrashInjector, random_scenario, seeds};
+use crate::crash::simulated_node::SimulatedNode;
 
 /// Number of scenarios, unless the environment sets another.
 const SCENARIOS: u64 = 62;

@@ -5,8 +5,8 @@
 use nodecfg_agent::disk::memory::Fault;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
-use crate::random_scenario::{CrashInjector, random_scenario, seeds};
-use crate::simulated_node::SimulatedNode;
+use crate::crash::random_scenario::{CrashInjector, random_scenario, seeds};
+use crate::crash::simulated_node::SimulatedNode;
 
 /// Number of scenarios per fault.
 const SCENARIOS: u64 = 16;

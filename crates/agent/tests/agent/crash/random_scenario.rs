@@ -10,8 +10,8 @@ use std::ops::Range;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::Placement;
 
-use crate::contents::{self, NAMES};
-use crate::simulated_node::{CrashKind, CrashPoint, NAMESPACE, SimulatedNode};
+use crate::crash::contents::{self, NAMES};
+use crate::crash::simulated_node::{CrashKind, CrashPoint, NAMESPACE, SimulatedNode};
 
 /// Action of a user or of the API server.
 #[derive(Debug, Clone)]

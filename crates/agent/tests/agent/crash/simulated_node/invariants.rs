@@ -8,7 +8,7 @@ use nodecfg_agent::store::Store;
 use nodecfg_contract::ConfigSource;
 
 use super::{CONFIG, FOLDER, SimulatedNode};
-use crate::contents::{self, Behaviour};
+use crate::crash::contents::{self, Behaviour};
 
 impl SimulatedNode {
     /// Asserts that the kubelet's file is complete and accepted, since the kubelet may be restarted at any time.
