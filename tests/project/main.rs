@@ -1,4 +1,4 @@
-//! Tests of the project: its documents, generated files, rules, and tables against recorded verdicts.
+//! Tests of the project: its generated files, rules, and tables against recorded verdicts.
 
 #![allow(
     clippy::expect_used,
@@ -10,7 +10,6 @@
 )]
 
 mod deploy;
-mod docs;
 mod findings;
 mod oracle;
 mod outputs;

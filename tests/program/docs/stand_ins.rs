@@ -111,7 +111,7 @@ impl StandIn {
         }
         let _ = writeln!(
             script,
-            "echo \"tests/project/docs/stand_ins.rs: {} does not take these arguments: $*\" >&2\nexit 64",
+            "echo \"tests/program/docs/stand_ins.rs: {} does not take these arguments: $*\" >&2\nexit 64",
             self.name
         );
         script

@@ -29,7 +29,7 @@
 //! `;` separates directives in one comment. No directive excludes a block: text that is no command belongs in a
 //! `text` block, and a program that a test cannot run has a fake in [`stand_ins::TABLE`].
 //!
-//! `DOCS=docs/how-to/saved-plans.md cargo test --test project docs` runs the documents whose path contains this text.
+//! `DOCS=docs/how-to/saved-plans.md cargo test --test program docs` runs the documents whose path contains this text.
 //! `WITHOUT=kubectl,jq` runs them as if these programs were missing.
 
 mod document;
@@ -73,7 +73,7 @@ fn commands_of_documents_succeed() {
     let queue = Mutex::new(selected.into_iter());
     let failures = Mutex::new(Vec::new());
     // The documents mostly wait for the simulated cluster.
-    let workers = 6;
+    let workers = 10;
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {

@@ -120,7 +120,7 @@ impl Directive {
             ("file", path) if !path.is_empty() => Self::File(path.to_owned()),
             ("output", "") => Self::Output,
             ("needs", tool) if crate::docs::OPTIONAL.contains(&tool) => Self::Needs(tool.to_owned()),
-            _ => panic!("{location}: unknown directive {text:?}; see tests/project/docs/mod.rs"),
+            _ => panic!("{location}: unknown directive {text:?}; see tests/program/docs/mod.rs"),
         }
     }
 }
