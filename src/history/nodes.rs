@@ -93,7 +93,7 @@ impl Subject<'_> {
     /// Names of the ConfigMaps of a revision: for each size of these capacities, if it follows from that.
     fn config_map_names(&self, revision: &Revision, capacities: &BTreeSet<Capacity>) -> BTreeSet<String> {
         // The fleet may have been renamed since: uses the name that a sync would use today.
-        let name = |hash: ContentHash| format!("{}-{}-{}", self.fleet, self.pool, hash.short());
+        let name = |hash: ContentHash| hash.config_map(self.fleet, self.pool);
         match &revision.content {
             Content::Config { hash, .. } => [name(*hash)].into(),
             Content::BySize { sizes, .. } => {

@@ -48,6 +48,13 @@ impl ContentHash {
         short
     }
 
+    /// Name of the ConfigMap of a pool with this content: `<fleet>-<pool>-<hash>`. Two DNS labels and ten characters stay below
+    /// the limit of 253 for object names.
+    #[must_use]
+    pub fn config_map(self, fleet: &FleetName, pool: &PoolName) -> String {
+        format!("{fleet}-{pool}-{}", self.short())
+    }
+
     /// Short hash at the end of a ConfigMap name of the form `<fleet>-<pool>-<hash>`; `None` for other names.
     #[must_use]
     pub fn short_in<'n>(name: &'n str, fleet: &FleetName, pool: &PoolName) -> Option<&'n str> {
@@ -108,6 +115,7 @@ mod tests {
     fn finds_hash_only_in_valid_names() {
         let (fleet, pool) = (FleetName::new("prod").unwrap(), PoolName::new("a").unwrap());
         let short = ContentHash::of(b"").short();
+        assert_eq!(ContentHash::of(b"").config_map(&fleet, &pool), format!("prod-a-{short}"));
         assert_eq!(ContentHash::short_in(&format!("prod-a-{short}"), &fleet, &pool), Some(short.as_str()));
         for other in ["prod-a-", "prod-a-bbbbbbbbb", "prod-a-bbbbbbbbbbb", "prod-a-settings22", "x-prod-a-bbbbbbbbbb"] {
             assert_eq!(ContentHash::short_in(other, &fleet, &pool), None, "{other}");

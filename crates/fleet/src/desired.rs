@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::drain::{DrainMode, DrainPolicy};
 use crate::fields::map;
 use crate::gates::Gate;
-use crate::render::config_map_name;
 use crate::schedule::Schedule;
 use crate::sizes::Sizes;
 use kubelet_config::Minor;
@@ -215,7 +214,7 @@ impl PoolTarget {
         match self {
             Self::Local => Self::Local,
             Self::Config(rendered) => {
-                let config_map = config_map_name(fleet, pool, rendered.hash);
+                let config_map = rendered.hash.config_map(fleet, pool);
                 Self::Config(Box::new(Rendered { config_map, ..Rendered::clone(rendered) }))
             }
         }

@@ -41,15 +41,9 @@ impl Named {
     pub(super) fn rendered(&self, document: Document) -> Rendered {
         let canonical = document.canonical();
         let hash = ContentHash::of(canonical.as_bytes());
-        let config_map = config_map_name(&self.fleet, &self.pool, hash);
+        let config_map = hash.config_map(&self.fleet, &self.pool);
         Rendered { document, canonical, hash, config_map, path: self.path.clone() }
     }
-}
-
-/// Name of the ConfigMap with this content. Two DNS labels and ten characters stay below the limit of 253 for object
-/// names.
-pub(super) fn config_map_name(fleet: &FleetName, pool: &PoolName, hash: ContentHash) -> String {
-    format!("{fleet}-{pool}-{}", hash.short())
 }
 
 /// Merges the files, and `reserved` between files and patches. Returns `None` if they do not merge, and adds a finding
