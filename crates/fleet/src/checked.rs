@@ -62,14 +62,21 @@ pub struct Checked {
     pub findings: Vec<Finding>,
 }
 
-/// Checks a document: verdicts of the kubelets and their findings, fields that some of the versions drop, and advice.
+/// Checks a document: [what kubelets do](judge_document) with it, and advice.
 #[must_use]
 pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
+    let mut checked = judge_document(document, minors);
+    checked.findings.extend(advice::review(document, &checked.verdicts));
+    checked
+}
+
+/// Verdicts of the kubelets on a document and their findings, and fields that some of the versions drop.
+#[must_use]
+pub fn judge_document(document: &Document, minors: &[Minor]) -> Checked {
     let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
-    let mut found = findings(&verdicts);
-    found.extend(dropped_fields(document, minors));
-    found.extend(advice::review(document, &verdicts));
-    Checked { verdicts, findings: found }
+    let mut findings = findings(&verdicts);
+    findings.extend(dropped_fields(document, minors));
+    Checked { verdicts, findings }
 }
 
 /// Removes quoted values that may be secrets from findings: those of secret fields, and those on lines with a secret.

@@ -31,7 +31,7 @@ mod sizes;
 pub mod snapshot;
 
 pub use build::{Built, CheckedPool, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
-pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
+pub use checked::{Checked, Checks, Kubelets, check_document, dedupe, judge_document};
 pub use desired::*;
 pub use formats::DEFAULT_FLEET;
 pub use reserve::{Formula, Pods, Preset, Reserve, Reserved};

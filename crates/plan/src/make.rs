@@ -21,7 +21,6 @@ use crate::convergence::Target;
 use crate::options::Options;
 use crate::options::Scope;
 use crate::present::{Start, refuses};
-use crate::required_config_maps::wanted_config_maps;
 use crate::target::{SizeGroup, SizeGroups, pool_target};
 use crate::{ChangeSet, Disruption, Targets};
 use kubelet_config::risk::Class;
@@ -48,10 +47,12 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let mut pools = Vec::new();
     let mut findings = Vec::new();
     let mut pointer_changes = BTreeMap::new();
+    let mut wanted = BTreeSet::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
         let members = Members { pool, sizes: SizeGroups::of(pool, nodes), contested };
+        wanted.extend(members.sizes.config_maps());
         let pointer = PublishedPointer::of(desired, &members.sizes, pool, observed, options);
         let pointer_due = pointer.as_ref().is_some_and(|pointer| pointer.is_due);
         let mut planned = plan_pool(&members, observed, &index, pointer_due, options);
@@ -88,6 +89,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Err(problem) => problems.push(problem),
             }
         }
+        findings.extend(verdicts::advice(&members.sizes));
         findings.extend(loss_warnings(pool, planned.changes.iter().flat_map(|set| &set.fields)));
         let mut refused = Vec::new();
         for (group, steps) in members.sizes.groups.iter().zip(planned.targets.split(planned.steps())) {
@@ -111,7 +113,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         |doubt: &DoubtfulSelection| Some(selection::warning(desired.pools.get(&doubt.pool)?, doubt, &observed.nodes));
     findings.extend(doubtful.iter().filter_map(warning));
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
-    let prunable = prunable(desired, observed, &options.namespace);
+    let prunable = prunable(desired, observed, &options.namespace, wanted);
     let mut plan = Plan {
         id: PlanId::unset(),
         fleet: desired.fleet.clone(),
@@ -296,8 +298,13 @@ fn unpooled(node: &Node, desired: &Desired, observed: &Observed) -> Unpooled {
     Unpooled { node: node.name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
-/// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
-fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+/// ConfigMaps that `nodecfg prune` with this repository and default options deletes. `wanted`: those of its pools.
+fn prunable(
+    desired: &Desired,
+    observed: &Observed,
+    namespace: &NamespaceName,
+    wanted: BTreeSet<String>,
+) -> Vec<String> {
     // An unreadable node may refer to any ConfigMap.
     if observed.nodes.values().any(Node::is_unreadable) {
         return Vec::new();
@@ -312,7 +319,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
         fleet: desired.fleet.clone(),
         namespace: namespace.clone(),
         keep: KEEP as usize,
-        wanted: wanted_config_maps(desired, observed),
+        wanted,
         pools: BTreeSet::new(),
     };
     let delete = prune(observed.config_maps.values().chain(observed.pointers.values()), &references, &options).delete;

@@ -19,8 +19,7 @@ use nodecfg_observed::{ConfigMapKey, Node, Observed};
 pub fn wanted_config_maps(desired: &Desired, observed: &Observed) -> BTreeSet<String> {
     let members = membership(desired, &observed.nodes).pools;
     let pools = members.into_iter().filter_map(|(name, nodes)| Some((desired.pools.get(name)?, nodes)));
-    let groups = pools.flat_map(|(pool, nodes)| SizeGroups::of(pool, &nodes).groups);
-    groups.filter_map(|group| Some(group.pool.target.rendered()?.config_map.clone())).collect()
+    pools.flat_map(|(pool, nodes)| SizeGroups::of(pool, &nodes).config_maps().collect::<Vec<_>>()).collect()
 }
 
 /// Keys of the ConfigMaps whose content planning needs.

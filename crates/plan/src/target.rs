@@ -13,7 +13,7 @@ use kubelet_config::finding::Finding;
 use nodecfg_contract::Placement;
 use nodecfg_contract::config_map::PoolConfig;
 use nodecfg_contract::names::{NamespaceName, NodeName};
-use nodecfg_fleet::{Checked, MAX_SIZES, Pool, PoolTarget, Rendered, SizedPool, Sizes, check_document};
+use nodecfg_fleet::{Checked, MAX_SIZES, Pool, PoolTarget, Rendered, SizedPool, Sizes, judge_document};
 use nodecfg_observed::{ConfigMapKey, Node, Observed};
 
 /// What the nodes of a pool should run: all nodes the same, or the nodes of each size.
@@ -110,20 +110,20 @@ pub struct SizeGroup<'a> {
     pub nodes: Vec<&'a Node>,
     /// What the configuration reserves.
     pub(super) reservations: PoolReservations,
-    checked: OnceCell<Checked>,
+    judged: OnceCell<Checked>,
 }
 
 impl<'a> SizeGroup<'a> {
     fn new(pool: SizedPool<'a>, nodes: Vec<&'a Node>) -> Self {
-        Self { reservations: PoolReservations::new(&pool.target), pool, nodes, checked: OnceCell::new() }
+        Self { reservations: PoolReservations::new(&pool.target), pool, nodes, judged: OnceCell::new() }
     }
 
-    /// Findings on the configuration for the kubelet versions of the nodes. `None` for the local configuration.
-    pub(super) fn checked(&self) -> Option<&Checked> {
+    /// What the kubelets of the nodes do with the configuration. `None` for the local configuration.
+    pub(super) fn judged(&self) -> Option<&Checked> {
         let document = &self.pool.target.rendered()?.document;
-        Some(self.checked.get_or_init(|| {
+        Some(self.judged.get_or_init(|| {
             let minors: BTreeSet<Minor> = self.nodes.iter().filter_map(|node| node.known_minor()).collect();
-            check_document(document, &minors.into_iter().collect::<Vec<Minor>>())
+            judge_document(document, &minors.into_iter().collect::<Vec<Minor>>())
         }))
     }
 }
@@ -172,6 +172,11 @@ impl<'a> SizeGroups<'a> {
         }
         groups.sort_by_key(|group| group.pool.size);
         Self { groups, left_out, warning }
+    }
+
+    /// Names of the ConfigMaps of the groups.
+    pub(super) fn config_maps(&self) -> impl Iterator<Item = String> {
+        self.groups.iter().filter_map(|group| Some(group.pool.target.rendered()?.config_map.clone()))
     }
 
     /// The targets of the nodes.

@@ -9,12 +9,13 @@
 //!   converge unless the pool accepts that.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::convergence::is_accepted;
 use crate::target::{SizeGroup, SizeGroups};
 use crate::{PoolPlan, Problem, Step, Why};
+use kubelet_config::advice::review;
 use kubelet_config::capacity::{Capacity, Reservations};
 use kubelet_config::document::Node as Value;
 use kubelet_config::effective::{is_same_value, named_values};
@@ -24,7 +25,7 @@ use kubelet_config::verdict::{Stage, Verdict, assess, configuration};
 use kubelet_config::{Minor, NEWEST, OLDEST};
 use nodecfg_contract::kubelet_values::{SetValue, origin};
 use nodecfg_contract::names::NodeName;
-use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, SizedPool, check_document, dedupe};
+use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, SizedPool, dedupe, judge_document};
 use nodecfg_observed::{Node, Observed, Proof};
 
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
@@ -41,8 +42,8 @@ pub(super) fn check_pool(
 ) -> (Vec<Finding>, Option<Problem>) {
     let SizeGroup { pool, nodes, .. } = group;
     let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes((plan, steps), pool.size, observed);
-    let checked = if affected_nodes.is_empty() { sizes.groups.first() } else { Some(group) };
-    let (PoolTarget::Config(rendered), Some(checked)) = (&*pool.target, checked.and_then(SizeGroup::checked)) else {
+    let judged = if affected_nodes.is_empty() { sizes.groups.first() } else { Some(group) };
+    let (PoolTarget::Config(rendered), Some(judged)) = (&*pool.target, judged.and_then(SizeGroup::judged)) else {
         return (Vec::new(), None);
     };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
@@ -57,10 +58,9 @@ pub(super) fn check_pool(
             }
         }
     }
-    let Checked { verdicts, mut findings } = checked.clone();
+    let Checked { verdicts, mut findings } = judged.clone();
     strictness.apply(&mut findings);
-    // Notes are only for authors of the file.
-    findings.retain(|finding| finding.severity != Severity::Note);
+    findings.retain(is_shown);
     if !affected_nodes.is_empty() {
         let refusals = Refusals::new(group, strictness);
         affected_nodes.retain(|minor, _| !refusals.0.contains_key(minor));
@@ -76,6 +76,26 @@ pub(super) fn check_pool(
     findings.extend(group.reservations.warning(pool, nodes));
     findings.extend(check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
+}
+
+/// Advice on a pool's configuration for all versions of its kubelets. It is never an error, and the same for all sizes:
+/// reserved amounts that formulas compute have units and no defaults.
+pub(super) fn advice(sizes: &SizeGroups<'_>) -> Vec<Finding> {
+    let first = sizes.groups.first().and_then(|group| group.pool.target.rendered());
+    let nodes = sizes.groups.iter().flat_map(|group| &group.nodes);
+    let minors: BTreeSet<Minor> = nodes.filter_map(|node| node.known_minor()).collect();
+    let review = |first: &Rendered| {
+        let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(&first.document, *minor)).collect();
+        review(&first.document, &verdicts)
+    };
+    let mut findings = first.map(review).unwrap_or_default();
+    findings.retain(is_shown);
+    findings
+}
+
+/// Reports whether a plan has a finding. Notes are only for authors of the file.
+fn is_shown(finding: &Finding) -> bool {
+    finding.severity != Severity::Note
 }
 
 /// Nodes of a size with a step, and those of a paused pool, by kubelet version: the configuration reaches or reached them.
@@ -177,15 +197,15 @@ pub(super) struct Refusals(BTreeMap<Minor, Why>);
 
 impl Refusals {
     pub(super) fn new(group: &SizeGroup<'_>, strictness: Strictness) -> Self {
-        let Some(checked) = group.checked() else { return Self::default() };
-        let errors = |checked: &Checked| {
-            let mut findings = checked.findings.clone();
+        let Some(judged) = group.judged() else { return Self::default() };
+        let errors = |judged: &Checked| {
+            let mut findings = judged.findings.clone();
             strictness.apply(&mut findings);
             findings.retain(|finding| finding.severity == Severity::Error);
             findings
         };
         let mut refusals: BTreeMap<Minor, Why> = BTreeMap::new();
-        for error in errors(checked) {
+        for error in errors(judged) {
             for minor in error.kubelets.iter().copied() {
                 let why = || Why::WouldRefuse { kubelet: minor, reason: error.message.clone() };
                 refusals.entry(minor).or_insert_with(why);
@@ -195,7 +215,7 @@ impl Refusals {
             let minors: Vec<Minor> = refusals.keys().copied().collect();
             // The configuration of a typical machine shows whether the files are wrong.
             let typical = group.pool.rendered().filter(|_| group.pool.size.is_some());
-            let of_files = typical.map(|typical| errors(&check_document(&typical.document, &minors)));
+            let of_files = typical.map(|typical| errors(&judge_document(&typical.document, &minors)));
             let is_of_files =
                 |minor: &Minor| of_files.as_ref().is_none_or(|all| all.iter().any(|one| one.kubelets.contains(minor)));
             refusals.retain(|minor, _| !is_declared(&group.pool, *minor) || !is_of_files(minor));

@@ -64,8 +64,8 @@ pub(super) struct Sorter {
     in_flight: Vec<Step>,
     assigned: Vec<Step>,
     left_alone: Vec<LeftAlone>,
-    /// Converged nodes as potential canaries.
-    converged: Vec<Step>,
+    /// Converged nodes as potential canaries, by group.
+    converged: BTreeMap<usize, Vec<Step>>,
     canaries: Canaries,
     /// Soak time of the canaries in seconds.
     soak_seconds: u64,
@@ -117,8 +117,9 @@ impl Sorter {
                 // A node that follows no assignment runs the target by chance, and its canary would never end.
                 let is_canary = left.why == Why::Converged && !left.unavailable && proves && node.obstacle.is_none();
                 let content = node.content.unwrap_or_default();
-                if is_canary && self.lacks_converged(self.canaries.group_of(&node.name)) {
-                    self.converged.push(Step {
+                let group = self.canaries.group_of(&node.name);
+                if is_canary && self.lacks_converged(group) {
+                    self.converged.entry(group).or_default().push(Step {
                         node: node.name.clone(),
                         assignment: Assignment {
                             uid: node.uid.clone(),
@@ -191,8 +192,7 @@ impl Sorter {
         let mut soak_seconds = 0;
         if self.needs_canaries() {
             let lacking: BTreeSet<usize> = self.groups().filter(|group| self.lacks_converged(*group)).collect();
-            canaries = std::mem::take(&mut self.converged);
-            canaries.retain(|step| lacking.contains(&self.canaries.group_of(&step.node)));
+            canaries = lacking.iter().filter_map(|group| self.converged.remove(group)).flatten().collect();
             // Canaries of a later domain would start beside those of the first one.
             let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
             let first = domains.min();
@@ -263,7 +263,6 @@ impl Sorter {
     /// are done.
     fn lacks_converged(&self, group: usize) -> bool {
         let wanted = self.canaries.of_group(group);
-        let of_group = |step: &&Step| self.canaries.group_of(&step.node) == group;
-        wanted > 0 && self.converged.iter().filter(of_group).take(wanted + 1).count() <= wanted
+        wanted > 0 && self.converged.get(&group).map_or(0, Vec::len) <= wanted
     }
 }
