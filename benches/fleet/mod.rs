@@ -38,6 +38,7 @@ authorization:
 cgroupDriver: systemd
 clusterDNS: [10.96.0.10, fd00::10]
 clusterDomain: cluster.local
+resolvConf: /run/systemd/resolve/resolv.conf
 rotateCertificates: true
 serverTLSBootstrap: true
 staticPodPath: /etc/kubernetes/manifests
@@ -70,7 +71,7 @@ pub const LARGEST: (usize, usize) = (65_000, 500);
 pub const SIZES: usize = 12;
 
 /// Capacity of the machine with this number in its pool: one of [`SIZES`].
-fn capacity(machine: usize) -> Capacity {
+pub fn capacity(machine: usize) -> Capacity {
     let cores = 4 * (1 + machine % SIZES) as u64;
     let capacity = Capacity::default().with(Resource::Cpu, cores * 1000).with(Resource::Memory, (4 * cores) << 30);
     capacity.with(Resource::EphemeralStorage, 100 << 30)

@@ -29,6 +29,7 @@ mod reaction;
 #[path = "../../tests/scenarios/harness/real_servers.rs"]
 mod real_servers;
 mod sandbox;
+mod sizes;
 mod whole;
 
 use figures::Figures;
@@ -38,8 +39,8 @@ const USUAL: (usize, usize) = (fleet::NODES, fleet::POOLS);
 /// Name of the measurement of the largest fleet.
 const LARGEST: &str = "largest";
 /// Names of the measurements in execution order.
-const MEASUREMENTS: [&str; 8] =
-    ["whole", "node-configs", LARGEST, "assignments", "reaction", "lists", "drains", "agents"];
+const MEASUREMENTS: [&str; 9] =
+    ["whole", "sizes", "node-configs", LARGEST, "assignments", "reaction", "lists", "drains", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,6 +72,7 @@ fn main() {
         println!("\n== {name}");
         match *name {
             "whole" => runtime.block_on(whole::measure(&mut figures)),
+            "sizes" => runtime.block_on(sizes::measure(&mut figures)),
             "node-configs" => runtime.block_on(node_configs::measure(&mut figures, USUAL)),
             LARGEST => runtime.block_on(node_configs::measure(&mut figures, fleet::LARGEST)),
             "assignments" => runtime.block_on(assignments::measure(&mut figures)),

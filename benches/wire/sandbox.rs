@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use futures::StreamExt as _;
+use kubelet_config::capacity::Capacity;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::ApiRequest;
@@ -72,6 +73,19 @@ impl ServedSandbox {
     }
 
     pub async fn with_workloads(size: SandboxSize, workloads: Option<WorkloadSpec>) -> Self {
+        Self::with(size, workloads, |_| None).await
+    }
+
+    /// Starts a sandbox whose nodes, counted from 0, have these capacities.
+    pub async fn of_capacities(size: SandboxSize, capacity: impl Fn(usize) -> Capacity) -> Self {
+        Self::with(size, None, |node| Some(capacity(node))).await
+    }
+
+    async fn with(
+        size: SandboxSize,
+        workloads: Option<WorkloadSpec>,
+        capacity: impl Fn(usize) -> Option<Capacity>,
+    ) -> Self {
         let pools = fleet::pool_names(size.pools);
         let profile = if size.version == V1_21 { ServerProfile::V1_21 } else { ServerProfile::V1_36 };
         let options = EmbeddedOptions {
@@ -82,7 +96,10 @@ impl ServedSandbox {
             workloads,
             ..EmbeddedOptions::default()
         };
-        let specs = nodes::generic(size.nodes, &pools, size.version).unwrap();
+        let mut specs = nodes::generic(size.nodes, &pools, size.version).unwrap();
+        for (number, spec) in specs.iter_mut().enumerate() {
+            spec.capacity = capacity(number).unwrap_or(spec.capacity);
+        }
         let embedded = Embedded::start(options, specs).await.expect("a sandbox");
         let (sender, receiver) = mpsc::unbounded_channel();
         let router = Router::new()
