@@ -1,7 +1,8 @@
 //! Unit tests of planning with configurations that kubelets refuse.
 
 use super::fixtures::{
-    desired, namespace, node, node_name, observed, of_version, on, options, policy, pool, pool_name, with_config_map,
+    desired, namespace, node, node_name, observed, of_capacity, of_version, on, options, policy, pool, pool_name,
+    sized, with_config_map,
 };
 use super::{Action, Decision, LeftAlone, Plan, Problem, Scope, Why, check, decide_again, make};
 use kubelet_config::Minor;
@@ -46,6 +47,19 @@ fn rejects_configuration_that_a_kubelet_refuses() {
     let start =
         "pool gpu: kubelets 1.21, 1.22 on 3 of its nodes (for example n1) would not run the configuration as written";
     assert!(message.starts_with(start) && message.contains("maxPods is -5"), "{message}");
+}
+
+#[test]
+fn advice_is_given_once_for_all_sizes_and_versions() {
+    let pool = sized(pool_with("readOnlyPort: 10255\n"), "{preset: gke}");
+    let cluster = observed([
+        of_capacity(node_of("n1", "v1.33.1"), "4", "16Gi"),
+        of_capacity(node_of("n2", "v1.36.2"), "64", "256Gi"),
+    ]);
+    let plan = make(&desired([pool]), &cluster, &options()).unwrap();
+    let ports = plan.findings.iter().filter(|finding| finding.code == "open-read-only-port");
+    assert_eq!(ports.map(|finding| &*finding.kubelets).collect::<Vec<_>>(), [[Minor(33), Minor(36)]]);
+    assert!(plan.findings.iter().all(|finding| finding.severity != Severity::Note), "{:?}", finding_codes(&plan));
 }
 
 #[test]
