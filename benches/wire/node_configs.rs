@@ -180,7 +180,7 @@ fn median_wall(costs: &[Cost]) -> f64 {
     quantile(&costs.iter().map(|cost| cost.wall.as_secs_f64()).collect::<Vec<_>>(), 0.5)
 }
 
-fn median_cpu(costs: &[Cost]) -> f64 {
+pub fn median_cpu(costs: &[Cost]) -> f64 {
     quantile(&costs.iter().filter_map(|cost| cost.cpu).collect::<Vec<_>>(), 0.5)
 }
 

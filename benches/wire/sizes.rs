@@ -2,6 +2,7 @@
 
 use super::figures::Figures;
 use super::fleet::{self, NODES};
+use super::node_configs::median_cpu;
 use super::program::{nodecfg, run, shown};
 use super::sandbox::{SandboxSize, ServedSandbox, V1_21};
 
@@ -30,16 +31,14 @@ pub async fn measure(figures: &mut Figures) {
         assert!(assigned.status.success(), "sync {name}: {}", assigned.status);
         for (what, revision, code) in [("nothing to do", 1, 0), ("all nodes from another revision", 2, 1)] {
             let repository = repository(revision);
-            let mut seconds = Vec::new();
+            let mut costs = Vec::new();
             for _ in 0..RUNS {
                 let cost = run(command("diff", &repository)).await;
                 assert_eq!(cost.status.code(), Some(code), "diff {name}, {what}");
                 println!("diff {name}, {what:<32} {:>8.2} {:>8}", cost.wall.as_secs_f64(), shown(cost.cpu));
-                seconds.extend(cost.cpu);
+                costs.push(cost);
             }
-            seconds.sort_by(f64::total_cmp);
-            let Some(median) = seconds.get(seconds.len() / 2).copied() else { continue };
-            figures.note(&format!("15,000 Nodes in 20 pools: diff {name}, {what}, CPU"), median);
+            figures.note(&format!("15,000 Nodes in 20 pools: diff {name}, {what}, CPU"), median_cpu(&costs));
         }
     }
     served.stop().await;
