@@ -117,8 +117,8 @@ impl Sorter {
                 // A node that follows no assignment runs the target by chance, and its canary would never end.
                 let is_canary = left.why == Why::Converged && !left.unavailable && proves && node.obstacle.is_none();
                 let content = node.content.unwrap_or_default();
-                let group = self.canaries.group_of(&node.name);
-                if is_canary && self.lacks_converged(group) {
+                let group = is_canary.then(|| self.canaries.group_of(&node.name));
+                if let Some(group) = group.filter(|group| self.lacks_converged(*group)) {
                     self.converged.entry(group).or_default().push(Step {
                         node: node.name.clone(),
                         assignment: Assignment {
