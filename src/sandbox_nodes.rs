@@ -355,6 +355,7 @@ mod tests {
             uncommitted: 0,
             max_unavailable: None,
             pool_pointers: false,
+            paused: false,
             pools: pools.collect(),
         };
         let (nodes, notes) = nodes_for(&desired, 10, ServerProfile::V1_21);

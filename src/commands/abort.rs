@@ -41,7 +41,14 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let location = args.fleet.locate_orders(false).await?;
     let by = location.requester().await?;
     let mut stop = run::defer_signals("no longer waiting; the order to abort remains in effect");
-    let order = |holder: String, at| Abort { holder, by: by.clone(), at, reason: args.reason.clone(), back: args.back };
+    let order = |holder: String, at| Abort {
+        holder,
+        by: by.clone(),
+        at,
+        reason: args.reason.clone(),
+        back: args.back,
+        fleet_paused: false,
+    };
     let (is_text, width) = (format == Format::Text, terminal.err_width);
     let waiting = |holder: &_, order: Option<&_>| match is_text {
         true => writeln!(terminal.info(), "{}", orders::waiting(holder, order, width)),

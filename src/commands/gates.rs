@@ -11,6 +11,7 @@ use crate::report::Format;
 use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
 use crate::runs::emit::Shown;
+use crate::status::Paused;
 use nodecfg_cluster::LabelKeys;
 use nodecfg_contract::names::PoolName;
 use nodecfg_fleet::Desired;
@@ -58,7 +59,11 @@ pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) ->
         let state = answer.map(|answer| judge(gate, answer, &KnownSeries::of(answer).unwrap_or_default()));
         GateAnswer::new(gate, pools, state)
     });
-    let answers = GateAnswers { fleet: loaded.desired.fleet.clone(), gates: gates.collect() };
+    let answers = GateAnswers {
+        fleet: loaded.desired.fleet.clone(),
+        paused: Paused::of(loaded.desired.paused, None),
+        gates: gates.collect(),
+    };
     let exit = if answers.all_pass() { Exit::Done } else { Exit::Changes };
     let report = shown::report(&answers);
     Ok(Shown::of(answers, report, terminal).print(output, exit, terminal))

@@ -8,6 +8,7 @@ use crate::report::history as shown;
 use crate::report::history::History;
 use crate::runs::emit::Shown;
 use crate::runs::pool_history::PoolHistory;
+use crate::status::Paused;
 use nodecfg_contract::names::PoolName;
 
 /// Show the revisions of a pool's configuration, and the number of nodes on each.
@@ -45,14 +46,24 @@ pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) ->
     let Some(desired) = found.draft.desired.take() else {
         return Err(CommandError::Invalid { findings: found.draft.errors, snapshot: Box::new(found.snapshot) });
     };
-    let whereabouts = match args.no_cluster {
-        true => None,
-        false => Some(found.whereabouts(&args.repository, &args.pool, &desired, &args.bound).await?),
+    let (whereabouts, paused) = match args.no_cluster {
+        true => (None, Paused::of(desired.paused, None)),
+        false => {
+            let (found, paused) = found.whereabouts(&args.repository, &args.pool, &desired, &args.bound).await?;
+            (Some(found), paused)
+        }
     };
     let PoolHistory { revisions, end, .. } = found;
     let note = shown::note(end);
-    let history =
-        History { fleet: desired.fleet, pool: args.pool.clone(), revisions, whole: note.is_none(), note, whereabouts };
+    let history = History {
+        fleet: desired.fleet,
+        paused,
+        pool: args.pool.clone(),
+        revisions,
+        whole: note.is_none(),
+        note,
+        whereabouts,
+    };
     let report = shown::report(&history);
     Ok(Shown::of(history, report, terminal).print(output, Exit::Done, terminal))
 }

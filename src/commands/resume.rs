@@ -1,6 +1,6 @@
-//! `nodecfg resume`: resumes rollouts of paused pools.
+//! `nodecfg resume`: resumes rollouts of paused pools, or of the whole fleet.
 
-use super::pause::print_results;
+use super::pause::{print_results, targets};
 use super::{CommandResult, Terminal};
 use crate::arguments::fleet::FleetArgs;
 use crate::report::Format;
@@ -10,13 +10,16 @@ use nodecfg_observed::Orders;
 
 /// Resume rollouts of paused pools.
 ///
-/// The next sync brings their nodes to the configuration in git. A pool that is paused in git (spec.rollout.paused)
-/// stays paused.
+/// The next sync brings their nodes to the configuration in git. A pool that is paused in git (spec.rollout.paused, or
+/// spec.paused of the Fleet) stays paused.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Resume these pools.
-    #[arg(required = true, value_name = "POOL")]
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "POOL")]
     pools: Vec<PoolName>,
+    /// End the pause of the whole fleet. Pools that were paused by name stay paused.
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     fleet: FleetArgs,
 }
@@ -24,8 +27,8 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let location = args.fleet.locate_orders(false).await?;
     let help = "list the paused pools with `nodecfg status`";
-    let resume = |orders: &mut Orders, pool: &PoolName, _| orders.pauses.remove(pool);
+    let resume = |orders: &mut Orders, pool: Option<&PoolName>, _| orders.resume(pool);
     let result = |was_paused| if was_paused { PoolResult::Resumed } else { PoolResult::NotPaused };
-    let results = location.order_pools(&args.pools, Some(help), resume, result).await?;
+    let results = location.order_pools(&targets(&args.pools, args.all), Some(help), resume, result).await?;
     print_results("resume", &args.fleet, results, format, terminal)
 }

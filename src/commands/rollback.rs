@@ -117,7 +117,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let short = loaded.desired.commit.as_ref().map_or(revision.as_str(), |commit| commit.short());
     let reason = args.reason.clone().unwrap_or_else(|| format!("rolled back to {short}"));
     let allowed = allowed_class.map(|class| AllowedDisruption { class, by: by.clone(), at, reason: reason.clone() });
-    let pause = Pause { by, at, reason, allowed };
+    let pause = Pause { by, at, reason, whole_fleet: false, allowed };
     let reconciliation = Reconciliation {
         purpose: Purpose::RollBack,
         loaded: &loaded,

@@ -129,7 +129,7 @@ pub const CODES: &[Code] = &[
     ),
     code(
         "orders",
-        "The orders of the fleet: paused pools, and a rollout that should stop.",
+        "The orders of the fleet: its pause, paused pools, and a rollout that should stop.",
         "A sync obeys them: it skips the nodes of a paused pool.",
     ),
     code("plan", "A plan is possible and may be executed.", "A sync executes its plan, and does nothing without one."),

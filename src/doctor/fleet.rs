@@ -6,7 +6,7 @@ use super::access::unavailable;
 use super::{Check, Fact, Facts, Lock, NameSample, Repository, SyncFailure, count};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::printable::remark;
-use nodecfg_observed::Orders;
+use nodecfg_observed::{Orders, Pause};
 use nodecfg_plan::{Action, Plan, Problem};
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
@@ -167,10 +167,12 @@ fn lock_state(facts: &Facts, lock: &Lock) -> Check {
 }
 
 fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
-    let pauses = orders.pauses.iter().map(|(pool, pause)| {
-        let seen = format!("pool {pool} is paused by {} since {:.0}: {}", pause.by, pause.at, pause.reason);
-        Check::note("orders", seen).about(pool.as_str()).fix(format!("to end the pause: nodecfg resume {pool}"))
-    });
+    let paused = |what: &str, pause: &Pause, target: &str| {
+        let seen = format!("{what} is paused by {} since {:.0}: {}", pause.by, pause.at, pause.reason);
+        Check::note("orders", seen).about(target).fix(format!("to end the pause: nodecfg resume {target}"))
+    };
+    let whole = orders.paused.iter().map(|pause| paused("the whole fleet", pause, "--all"));
+    let pauses = orders.pauses.iter().map(|(pool, pause)| paused(&format!("pool {pool}"), pause, pool.as_str()));
     let abort = orders.abort.iter().map(|abort| {
         let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let seen = format!("{} ordered {} at {:.0} to stop{reason}", abort.by, remark(&abort.holder), abort.at);
@@ -182,5 +184,5 @@ fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
                 .fix("nothing to do: that sync has ended, and the order affects no other sync")
         }
     });
-    pauses.chain(abort).collect()
+    whole.chain(pauses).chain(abort).collect()
 }

@@ -15,7 +15,7 @@ use nodecfg_contract::{KubeletVersion, UnreadableField, nodeconfig};
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_install::rights;
 use nodecfg_observed::{Abort, ConfigMapKey, Drain, DrainMark, Node, Obstacle, Pause, Proof, Readiness};
-use nodecfg_plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
+use nodecfg_plan::fixtures::{fleet, namespace, node, node_name, pause, pool, refusing, rendered};
 
 /// Checks with one code that result from the facts.
 #[track_caller]
@@ -390,8 +390,8 @@ fn reports_orders_with_their_author() {
             facts.locks.insert(fleet(), Ok(Some(Lock { orders, holder, ..free() })));
         })
     };
-    let pause = Pause { by: "ada".to_owned(), at: ago(60), reason: "disks".to_owned(), allowed: None };
-    let paused = Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), abort: None };
+    let pause = Pause { at: ago(60), ..pause("disks") };
+    let paused = Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), ..Orders::default() };
     let check = assert_check(
         "orders",
         CheckResult::Note,
@@ -399,7 +399,14 @@ fn reports_orders_with_their_author() {
         &with(Ok(paused), None),
     );
     assert!(check.fix.unwrap().contains("nodecfg resume gpu"));
-    let abort = Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at: ago(1), reason: None, back: false };
+    let abort = Abort {
+        holder: "ci_1".to_owned(),
+        by: "ada".to_owned(),
+        at: ago(1),
+        reason: None,
+        back: false,
+        fleet_paused: false,
+    };
     let aborted = Orders { abort: Some(abort), ..Orders::default() };
     assert_check("orders", CheckResult::Warning, "ada ordered ci_1", &with(Ok(aborted.clone()), Some("ci_1")));
     assert_check("orders", CheckResult::Note, "ada ordered ci_1", &with(Ok(aborted), Some("ci_2")));

@@ -431,7 +431,10 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
 pub fn has_same_next_step(one: &StopReason, other: &StopReason) -> bool {
     let nodes_failed =
         |reason: &StopReason| matches!(reason, StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. });
-    discriminant(one) == discriminant(other) || (nodes_failed(one) && nodes_failed(other))
+    match (one, other) {
+        (StopReason::Paused(one), StopReason::Paused(other)) => one.whole_fleet == other.whole_fleet,
+        _ => discriminant(one) == discriminant(other) || (nodes_failed(one) && nodes_failed(other)),
+    }
 }
 
 /// The next step after a rollout that stopped. `None` if the cluster failed: the error of the run names the fix.
@@ -472,9 +475,10 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: b
             "the next sync continues from the current state; to prevent that, pause the pool: `nodecfg pause POOL \
              --reason …`",
         ),
-        StopReason::Paused { .. } => {
-            Some("`nodecfg resume` the pool when the reason no longer applies, and sync again")
+        StopReason::Paused(pause) if pause.whole_fleet => {
+            Some("`nodecfg resume --all` when the reason no longer applies, and sync again")
         }
+        StopReason::Paused(_) => Some("`nodecfg resume` the pool when the reason no longer applies, and sync again"),
         StopReason::LockLost => {
             Some("find out who holds the fleet's Lease, and whether this machine lost the API server; then sync again")
         }

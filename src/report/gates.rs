@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::count;
-use super::document::{Cell, Conclusion, Item, Report, Table, Text};
-use crate::status::Grade;
+use super::document::{Block, Cell, Conclusion, Item, Report, Table, Text};
+use super::{count, paused};
+use crate::status::{Grade, Paused};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, GateName, PoolName};
 use nodecfg_contract::printable::remark;
@@ -18,6 +18,9 @@ use nodecfg_rollout::judge::GateState;
 pub struct GateAnswers {
     /// The fleet.
     pub fleet: FleetName,
+    /// The pause of the whole fleet in the repository. Unset: it is not paused there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
     /// The gates, by name. Equal gates of several pools are one.
     pub gates: Vec<GateAnswer>,
 }
@@ -168,7 +171,13 @@ pub fn report(answers: &GateAnswers) -> Report {
     Report {
         command: "gates",
         result: Some(result(answers)),
-        blocks: answers.gates.iter().map(gate).collect(),
+        blocks: answers
+            .paused
+            .iter()
+            .flat_map(paused::items)
+            .map(Block::Item)
+            .chain(answers.gates.iter().map(gate))
+            .collect(),
         names: answers.gates.iter().map(|gate| format!("gate/{}", gate.name)).collect(),
         wide: Some(wide(answers)),
         complete: true,

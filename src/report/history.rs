@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::count;
 use super::document::{Block, Cell, Conclusion, Item, Report, Table, Text};
+use super::{count, paused};
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
 use crate::repository::history::WalkEnd;
-use crate::status::Grade;
+use crate::status::{Grade, Paused};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, PoolName};
 
@@ -16,6 +16,9 @@ use nodecfg_contract::names::{FleetName, PoolName};
 pub struct History {
     /// The fleet.
     pub fleet: FleetName,
+    /// The pause of the whole fleet. Unset: it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
     /// The pool.
     pub pool: PoolName,
     /// The revisions that changed the configuration of the pool's nodes, newest first.
@@ -95,7 +98,8 @@ fn nodes_of(revision: &Revision) -> Option<String> {
 #[must_use]
 pub fn report(history: &History) -> Report {
     let others = history.whereabouts.iter().flat_map(|rest| &rest.others);
-    let blocks = history.revisions.iter().map(revision).chain(others.map(other));
+    let first = history.paused.iter().flat_map(paused::items);
+    let blocks = first.chain(history.revisions.iter().map(revision)).chain(others.map(other));
     let note = history.note.as_ref().map(|note| Item::quiet(note.as_str()));
     Report {
         command: "history",

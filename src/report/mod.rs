@@ -36,6 +36,7 @@ pub mod live;
 mod markdown;
 pub mod orders;
 pub mod outcome;
+pub mod paused;
 mod problems;
 pub mod progress;
 pub mod pruning;

@@ -6,9 +6,9 @@ use serde::Serialize;
 use textwrap::fill;
 
 use super::document::{Block, Conclusion, Item, Report, Text};
-use super::{duration, names};
+use super::{duration, names, paused};
 use crate::layout::within;
-use crate::status::Grade;
+use crate::status::{Grade, Paused};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::printable::one_line;
@@ -24,6 +24,9 @@ pub struct PoolOrders {
     pub namespace: NamespaceName,
     /// The pools, by name.
     pub pools: Vec<PoolOrder>,
+    /// The pause of the whole fleet, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
     /// The holder of the fleet's lock, if any. A running rollout notices the order within a few seconds.
     pub running: Option<Holder>,
 }
@@ -42,12 +45,12 @@ pub struct Holder {
     pub since: Option<Timestamp>,
 }
 
-/// Result of an order for one pool.
+/// Result of an order for one pool, or for the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOrder {
-    /// The pool.
-    pub pool: PoolName,
+    /// The pool. Null: the whole fleet.
+    pub pool: Option<PoolName>,
     /// The result.
     pub result: PoolResult,
     /// The current pause.
@@ -57,6 +60,9 @@ pub struct PoolOrder {
     /// Whether the fleet has a ConfigMap for this pool. Without one, the pool was never rolled out or does not exist.
     pub known: bool,
 }
+
+/// Name of the whole fleet beside those of pools.
+const WHOLE_FLEET: &str = "the whole fleet";
 
 /// Result for the pause of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -115,9 +121,14 @@ pub enum AbortResult {
 #[must_use]
 pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) -> Report {
     let [paused, resumed] = paused_and_resumed(orders);
+    let by_name = orders.pools.iter().all(|order| order.pool.is_some());
+    let first = Paused::of(false, orders.paused.as_ref().filter(|_| by_name));
+    let first = first.iter().flat_map(paused::items);
     let results = orders.pools.iter().map(|order| result(&orders.fleet, order));
     let next = (!paused.is_empty()).then(|| {
-        let command = format!("nodecfg resume {}{fleet_arguments}", paused.join(" "));
+        let whole = orders.pools.iter().all(|order| order.pool.is_none());
+        let pools = if whole { "--all".to_owned() } else { paused.join(" ") };
+        let command = format!("nodecfg resume {pools}{fleet_arguments}");
         Item::labeled("To continue", Text::name(command))
     });
     let running = orders.running.as_ref().filter(|_| !paused.is_empty() || !resumed.is_empty()).map(|holder| {
@@ -134,7 +145,7 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
     Report {
         command,
         result: Some(Conclusion::sentence(Grade::Neutral, result)),
-        blocks: results.chain(running).chain(next).map(Block::Item).collect(),
+        blocks: first.chain(results).chain(running).chain(next).map(Block::Item).collect(),
         complete: true,
         ..Report::default()
     }
@@ -153,24 +164,24 @@ fn result(fleet: &FleetName, order: &PoolOrder) -> Item {
     });
     let unknown = (!order.known && order.pause.is_some())
         .then(|| Item::warning("unknown pool", format!("fleet {fleet} has no ConfigMap for a pool of this name")));
-    Item::new(Text::name(order.pool.as_str()).then(format!(": {result}{pause}")))
-        .with(before.into_iter().chain(unknown))
+    Item::new(name(order).then(format!(": {result}{pause}"))).with(before.into_iter().chain(unknown))
+}
+
+fn name(order: &PoolOrder) -> Text {
+    order.pool.as_ref().map_or_else(|| WHOLE_FLEET.into(), |pool| Text::name(pool.as_str()))
 }
 
 /// The pools that are now paused, and those that were resumed.
 fn paused_and_resumed(orders: &PoolOrders) -> [Vec<&str>; 2] {
     let of = |results: &[PoolResult]| {
         let these = orders.pools.iter().filter(|order| results.contains(&order.result));
-        these.map(|order| order.pool.as_str()).collect::<Vec<_>>()
+        these.map(|order| order.pool.as_ref().map_or(WHOLE_FLEET, PoolName::as_str)).collect::<Vec<_>>()
     };
     [of(&[PoolResult::Paused, PoolResult::Updated]), of(&[PoolResult::Resumed])]
 }
 
 fn after_resume(pools: &[&str]) -> String {
-    format!(
-        "The next sync includes {}, unless spec.rollout.paused is set in the repository.",
-        names(pools.iter().copied(), 8)
-    )
+    format!("The next sync includes {}, unless it is paused in the repository.", names(pools.iter().copied(), 8))
 }
 
 fn effect_on_running(paused: bool) -> &'static str {
@@ -269,10 +280,11 @@ mod tests {
             by: "somebody-with-a-long-name@a-machine.with.a.long.domain.example".to_owned(),
             at: Timestamp::UNIX_EPOCH,
             reason: "disks are being replaced in both rows, and nobody knows until when it will take".to_owned(),
+            whole_fleet: false,
             allowed: None,
         };
         let order = |pool: &&str| PoolOrder {
-            pool: PoolName::new(*pool).expect("a name"),
+            pool: Some(PoolName::new(*pool).expect("a name")),
             result: PoolResult::Updated,
             pause: Some(pause.clone()),
             before: Some(pause.clone()),
@@ -283,6 +295,7 @@ mod tests {
             fleet: FleetName::new("default").expect("a name"),
             namespace: NamespaceName::new("kube-system").expect("a name"),
             pools: pools.iter().map(order).collect(),
+            paused: None,
             running: Some(Holder { identity, since: Some(Timestamp::UNIX_EPOCH) }),
         }
     }

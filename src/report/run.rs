@@ -10,7 +10,7 @@ use super::problems::Case;
 use super::progress::RunHeader;
 use super::review::{remarks, suffix};
 use super::timeline::RunTimeline;
-use super::{drained, duration, problems, recovery, review, stops, summary};
+use super::{drained, duration, paused, problems, recovery, review, stops, summary};
 use crate::review::Review;
 use crate::status::Grade;
 use nodecfg_contract::names::PoolName;
@@ -43,7 +43,8 @@ pub struct RunEnd<'a> {
 #[must_use]
 pub fn report(run: &Run, end: RunEnd<'_>) -> Report {
     let RunEnd { outcome, at, .. } = end;
-    let mut blocks: Vec<Block> = stops::items(outcome, at).into_iter().map(Block::Item).collect();
+    let paused = run.review.paused.iter().flat_map(paused::items);
+    let mut blocks: Vec<Block> = paused.chain(stops::items(outcome, at)).map(Block::Item).collect();
     blocks.push(Block::Nodes(nodes(run, outcome, at)));
     let sections =
         [problems::section("What went wrong", cases(outcome)), drained::section(outcome), recovery::section(outcome)];

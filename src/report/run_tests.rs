@@ -11,7 +11,7 @@ use nodecfg_fleet::RolloutPolicy;
 use nodecfg_observed::Pause;
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use nodecfg_plan::drain::DrainFailure;
-use nodecfg_plan::fixtures::{node_name, pool_name, source};
+use nodecfg_plan::fixtures::{node_name, pause, pool_name, source};
 use nodecfg_plan::{Why, fixtures, make};
 use nodecfg_rollout::progress::{Event, Progress};
 use nodecfg_rollout::{PoolStart, StopReason};
@@ -33,6 +33,7 @@ pub(in crate::report) fn run(server: &str) -> Run {
         from: Side::Cluster,
         to: Side::WorkingTree,
         fleet: header.fleet.clone(),
+        paused: None,
         settings: Vec::new(),
         pools: Vec::new(),
         nodes_may_move: false,
@@ -289,7 +290,7 @@ fn all_formats_have_the_pods_of_a_drain() {
 
 #[test]
 fn all_formats_have_pauses_and_few_next_steps() {
-    let pause = Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned(), allowed: None };
+    let pause = Pause { at: at(0), ..pause("disks") };
     let paused = || End::LeftAlone { why: Why::Paused { order: Some(Box::new(pause.clone())) } };
     let canary = |index| Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
     let mut pools: BTreeMap<_, _> =
@@ -327,7 +328,7 @@ fn all_formats_have_accepted_new_nodes_and_warnings() {
 fn all_formats_have_what_a_pool_waits_for() {
     let mut review = review::troubled_drain();
     let rollout = review.pools.iter_mut().find_map(|pool| pool.rollout.as_mut()).unwrap();
-    rollout.pause = Some(Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned(), allowed: None });
+    rollout.pause = Some(Pause { at: at(0), ..pause("disks") });
     rollout.start = PoolStart::Waits;
     rollout.after = [pool_name("web")].into();
     for shown in each(&review::report("sync", &review)) {
@@ -384,7 +385,7 @@ fn large_failure_fits_on_a_page() {
     let mut outcome = Outcome { pools: pools.collect() };
     outcome.pools.insert(pool_name("gpu"), pool(None, ends));
     for index in 0..200 {
-        let pause = StopReason::Paused { by: "ada".to_owned(), reason: format!("{index}") };
+        let pause = StopReason::Paused(pause(&index.to_string()));
         let canary = StopReason::CanaryFailed { node: node_name(&format!("n{index}")) };
         outcome.pools.insert(pool_name(&format!("s{index}")), pool(Some(pause), [End::NotStarted]));
         outcome.pools.insert(pool_name(&format!("t{index}")), pool(Some(canary), [End::NotStarted]));

@@ -78,10 +78,11 @@ fn held(outcome: &Outcome) -> Vec<Item> {
     holds.into_iter().map(item).collect()
 }
 
-/// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
+/// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause. Without that of the whole
+/// fleet, which stands above.
 fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     let of_pool = |(pool, ended)| {
-        let mut paused = paused(ended).flatten();
+        let mut paused = paused(ended).flatten().filter(|pause| !pause.whole_fleet);
         paused.next().map(|pause| (pool, 1 + paused.count(), pause))
     };
     outcome.pools.iter().filter_map(of_pool).collect()
@@ -89,7 +90,7 @@ fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
 
 /// Why the nodes of a pool are paused, if any is.
 pub(super) fn pause_of(pool: &PoolOutcome) -> Option<String> {
-    let in_repository = || "in the repository (spec.rollout.paused)".to_owned();
+    let in_repository = || "in the repository".to_owned();
     paused(pool).next().map(|order| order.map_or_else(in_repository, ToString::to_string))
 }
 

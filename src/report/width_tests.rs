@@ -103,7 +103,13 @@ fn ends() -> Vec<End> {
 #[test]
 fn summary_fits() {
     let pool = |number: usize, stopped| {
-        let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks and more disks ".repeat(9), allowed: None };
+        let pause = Pause {
+            by: "ada".to_owned(),
+            at: at(),
+            reason: "disks and more disks ".repeat(9),
+            whole_fleet: false,
+            allowed: None,
+        };
         let paused = (number == 0).then_some(End::LeftAlone { why: Why::Paused { order: Some(Box::new(pause)) } });
         let node = |(index, end)| NodeOutcome {
             node: long_node(100 * number + index),
@@ -349,10 +355,11 @@ fn orders_fit() {
         by: "system:serviceaccount:ci:deployer".repeat(3),
         at: at(),
         reason: reason.repeat(20),
+        whole_fleet: false,
         allowed: None,
     };
     let order = |number| orders::PoolOrder {
-        pool: long_pool(number),
+        pool: Some(long_pool(number)),
         result: orders::PoolResult::Updated,
         pause: Some(pause("new disks ")),
         before: Some(pause("old disks ")),
@@ -362,6 +369,7 @@ fn orders_fit() {
         fleet: FleetName::new("fleet").unwrap(),
         namespace: NamespaceName::new("kube-system").unwrap(),
         pools: (0..3).map(order).collect(),
+        paused: None,
         running: Some(orders::Holder { identity: "ci-runner".repeat(20), since: Some(at()) }),
     };
     assert_report_fits(&WIDTHS, "orders", &orders::pools("pause", &orders, " --fleet-name prod"), true);
@@ -400,7 +408,8 @@ fn verify_counts_pools_without_awaited_nodes() {
         with_config_map(&mut observed, name, &rendered(name, 110));
     }
     let plan = make(&wanted, &observed, &options()).unwrap();
-    let text = text(&review::awaited(&plan), 80, false);
+    let review = of_plan(Side::WorkingTree, &wanted, &plan, at());
+    let text = text(&review::awaited(&plan, &review), 80, false);
     assert_eq!(text, "web: 1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
 }
 

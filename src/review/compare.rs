@@ -6,6 +6,7 @@ use super::{
     Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
     sizes,
 };
+use crate::status::Paused;
 use kubelet_config::document::Document;
 use kubelet_config::effective::overlaid;
 use kubelet_config::finding::Finding;
@@ -63,6 +64,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
         from: base.side.clone(),
         to: head.side.clone(),
         fleet: head.desired.fleet.clone(),
+        paused: Paused::of(head.desired.paused, None),
         settings: base.desired.map(|desired| setting_changes::of_fleet(desired, head.desired)).unwrap_or_default(),
         pools,
         nodes_may_move,

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::status::Paused;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
@@ -48,6 +49,9 @@ pub struct Review {
     pub to: Side,
     /// The fleet of the revision under review.
     pub fleet: FleetName,
+    /// The pause of the whole fleet. Unset: it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
     /// Changed settings of the fleet: its name, its namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,

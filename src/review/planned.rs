@@ -11,6 +11,7 @@ use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
     PoolRisk, Refusal, Review, Rollout, Side, setting_changes, sizes,
 };
+use crate::status::Paused;
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::Desired;
@@ -41,6 +42,7 @@ pub fn of_plan(to: Side, desired: &Desired, plan: &Plan, now: Timestamp) -> Revi
         from: Side::Cluster,
         to,
         fleet: plan.fleet.clone(),
+        paused: None,
         settings: Vec::new(),
         pools: Vec::new(),
         nodes_may_move: false,
@@ -64,6 +66,8 @@ impl Review {
                 None => self.pools.push(from_plan(desired, planned, plan, start)),
             }
         }
+        let order = plan.pools.iter().filter_map(|pool| pool.paused.as_ref()).find(|pause| pause.whole_fleet);
+        self.paused = Paused::of(desired.paused, order);
         self.nodes_may_move = false;
         self.findings = plan.findings.clone();
         self.cluster = Some(ClusterReview {

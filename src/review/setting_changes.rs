@@ -130,6 +130,12 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
             meaning: "whether the configuration of each pool is published for new nodes",
         },
         Setting {
+            path: "spec.paused",
+            old: old.paused.then(|| "true".to_owned()),
+            new: new.paused.then(|| "true".to_owned()),
+            meaning: "whether every pool is paused",
+        },
+        Setting {
             path: "spec.namespace",
             old: namespace(old),
             new: namespace(new),

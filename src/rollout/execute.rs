@@ -201,7 +201,7 @@ impl<'a> Runner<'a> {
             error: None,
             unlisted: false,
             lock_lost: false,
-            orders: OrderWatcher::new(&rollout.observed.orders),
+            orders: OrderWatcher::new(&rollout.observed.orders, !rollout.options.despite_pause.is_empty()),
             listener,
         }
     }

@@ -11,11 +11,13 @@ use crate::arguments::fleet::FleetLocation;
 use crate::arguments::unknown_name::unknown_name;
 use crate::report::orders::{AbortResult, Aborted, Holder, PoolOrder, PoolOrders, PoolResult};
 use crate::runs::run;
+use crate::status::Paused;
 use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
-use nodecfg_cluster::lock;
 use nodecfg_cluster::lock::{HoldState, LeaseSnapshot, OrderError};
+use nodecfg_cluster::{ClusterError, lock};
 use nodecfg_contract::names::PoolName;
+use nodecfg_fleet::Desired;
 use nodecfg_observed::{Abort, Orders, Pause};
 
 impl FleetLocation {
@@ -42,30 +44,31 @@ impl FleetLocation {
         .await
     }
 
-    /// Changes the orders for these pools. `change` returns the previous pause of a pool if it changed, and `result` what
+    /// Changes the orders for these pools, or for the whole fleet (`None`). `change` returns the previous pause of a pool if it changed, and `result` what
     /// became of a pool with or without one. `unknown` is the help for a pool without ConfigMaps and orders; without this
     /// help, such a pool is accepted.
     pub(crate) async fn order_pools(
         self,
-        pools: &[PoolName],
+        pools: &[Option<PoolName>],
         unknown: Option<&str>,
-        mut change: impl FnMut(&mut Orders, &PoolName, Timestamp) -> Option<Pause>,
+        mut change: impl FnMut(&mut Orders, Option<&PoolName>, Timestamp) -> Option<Pause>,
         result: impl Fn(bool) -> PoolResult,
     ) -> Result<PoolOrders, CommandError> {
         let maps = self.reader.list_config_maps(self.namespace.as_str()).await?;
         let known: BTreeSet<PoolName> =
             maps.into_iter().filter(|map| self.owns(map)).filter_map(|map| map.pool).collect();
-        let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
+        let mut before: BTreeMap<Option<PoolName>, Pause> = BTreeMap::new();
         let mut refused = None;
         let _held = run::defer_signals("finishing the current change");
         let snapshot = self
             .update_orders(|orders, snapshot| {
                 let is_known = |pool: &PoolName| {
-                    known.contains(pool) || orders.pauses.contains_key(pool) || before.contains_key(pool)
+                    let was_paused = before.contains_key(&Some(pool.clone()));
+                    known.contains(pool) || orders.pauses.contains_key(pool) || was_paused
                 };
-                refused = pools.iter().find(|pool| unknown.is_some() && !is_known(pool));
+                refused = pools.iter().flatten().find(|pool| unknown.is_some() && !is_known(pool));
                 for pool in pools.iter().filter(|_| refused.is_none()) {
-                    if let Some(old) = change(orders, pool, snapshot.now) {
+                    if let Some(old) = change(orders, pool.as_ref(), snapshot.now) {
                         before.insert(pool.clone(), old);
                     }
                 }
@@ -75,16 +78,18 @@ impl FleetLocation {
             let place = format!("among the ConfigMaps of fleet {}", self.fleet);
             return Err(unknown_name("pool", pool, &place, &known, unknown.unwrap_or_default()));
         }
-        let order = |pool: &PoolName| PoolOrder {
+        let orders = &snapshot.orders;
+        let order = |pool: &Option<PoolName>| PoolOrder {
             pool: pool.clone(),
             result: result(before.contains_key(pool)),
-            pause: snapshot.orders.pauses.get(pool).cloned(),
+            pause: pool.as_ref().map_or(orders.paused.as_ref(), |pool| orders.pauses.get(pool)).cloned(),
             before: before.get(pool).cloned(),
-            known: known.contains(pool),
+            known: pool.as_ref().is_none_or(|pool| known.contains(pool)),
         };
-        let pools: BTreeSet<&PoolName> = pools.iter().collect();
-        let (pools, running) = (pools.into_iter().map(order).collect(), holder(&snapshot));
-        Ok(PoolOrders { fleet: self.fleet, namespace: self.namespace, pools, running })
+        let pools: BTreeSet<&Option<PoolName>> = pools.iter().collect();
+        let pools = pools.into_iter().map(order).collect();
+        let (paused, running) = (orders.paused.clone(), holder(&snapshot));
+        Ok(PoolOrders { fleet: self.fleet, namespace: self.namespace, pools, paused, running })
     }
 
     /// Orders the rollout that holds the lock to stop, and waits until it does, or `stop` is set. `waiting` gets the holder
@@ -133,6 +138,31 @@ impl FleetLocation {
                 (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
         }
         Ok(aborted)
+    }
+
+    /// The pause of the whole fleet, by its repository or by an order. Without the right to read orders, only the first.
+    pub(crate) async fn paused(&self, desired: Option<&Desired>) -> Result<Option<Paused>, CommandError> {
+        let order = match lock::snapshot(&self.reader, self.namespace.as_str(), &self.fleet).await {
+            Ok(snapshot) => snapshot.orders.paused,
+            Err(OrderError::Cluster(ClusterError::Forbidden { .. })) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Paused::of(desired.is_some_and(|desired| desired.paused), order.as_ref()))
+    }
+
+    /// Orders the sync that runs to stop, because the repository pauses the fleet. Returns its holder, if one runs.
+    pub(crate) async fn stop_for_paused_fleet(&self, reason: &str) -> Result<Option<Holder>, CommandError> {
+        let by = self.requester().await?;
+        let mut running = None;
+        self.update_orders(|orders, snapshot| {
+            running = holder(snapshot);
+            if let Some(Holder { identity: holder, .. }) = running.clone() {
+                let (by, reason) = (by.clone(), Some(reason.to_owned()));
+                orders.abort(&Abort { holder, by, at: snapshot.now, reason, back: false, fleet_paused: true });
+            }
+        })
+        .await?;
+        Ok(running)
     }
 
     /// Pauses a pool, and records the disruption that a rollback allows. An existing pause is kept.

@@ -6,6 +6,7 @@ use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::unknown_name::unknown_name;
 use crate::history::{Content, Log, Revision, Subject, Whereabouts};
 use crate::repository::history::{WalkEnd, known, walk};
+use crate::status::Paused;
 use crate::terminal::failure::CommandError;
 use crate::terminal::streams::Terminal;
 use nodecfg_cluster::reading::observe::{list, read_contents};
@@ -44,7 +45,7 @@ impl PoolHistory {
         Ok(Self { revisions, end, draft, snapshot })
     }
 
-    /// Counts the nodes on each revision, and on other configurations. Warns if another client changed the pointer of the
+    /// Counts the nodes on each revision, and on other configurations, and reads the pause of the fleet. Warns if another client changed the pointer of the
     /// pool.
     pub(crate) async fn whereabouts(
         &mut self,
@@ -52,9 +53,11 @@ impl PoolHistory {
         pool: &PoolName,
         desired: &Desired,
         bound: &BoundClusterArgs,
-    ) -> Result<Whereabouts, CommandError> {
+    ) -> Result<(Whereabouts, Option<Paused>), CommandError> {
         let here = Some(desired).filter(|desired| desired.pools.contains_key(pool));
-        let FleetLocation { reader, fleet, namespace } = bound.locate(desired, label_keys_of(here)).await?;
+        let location = bound.locate(desired, label_keys_of(here)).await?;
+        let paused = location.paused(Some(desired)).await?;
+        let FleetLocation { reader, fleet, namespace } = location;
         let mut observed = list(&reader, Some(namespace.as_str())).await?;
         let name = PoolPointer::name(&fleet, pool);
         let key = ConfigMapKey { namespace: namespace.to_string(), name: name.clone() };
@@ -68,7 +71,7 @@ impl PoolHistory {
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
         let known = known(&repository.history_options()?, commits)?;
         let subject = Subject { fleet: &fleet, pool, namespace: &namespace, desired: here };
-        Ok(subject.find(&mut self.revisions, &observed, &known))
+        Ok((subject.find(&mut self.revisions, &observed, &known), paused))
     }
 }
 

@@ -30,6 +30,7 @@ use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::lock::HeldLock;
 use nodecfg_contract::names::PoolName;
+use nodecfg_contract::printable::one_line;
 use nodecfg_observed::Pause;
 use nodecfg_plan::{Options, Plan, Problem, check_returning};
 use nodecfg_rollout::machine::Mode;
@@ -96,10 +97,25 @@ impl Reconciliation<'_> {
     /// Runs the rollout under the lock.
     pub(crate) async fn apply_plan(self, terminal: &mut Terminal) -> CommandResult {
         let mut stop = run::stop_on_signals(terminal.status_area.clone());
+        if self.purpose == Purpose::Sync && self.loaded.desired.paused {
+            run::until_stopped(&mut stop, self.stop_running_sync()).await?;
+        }
         let lock = run::until_stopped(&mut stop, self.rollout_args.lock.take(self.location)).await?;
         let result = self.run_locked(&lock, stop, terminal).await;
         lock.release().await;
         result
+    }
+
+    /// Orders the sync that runs to stop, because this revision pauses the fleet.
+    async fn stop_running_sync(&self) -> Result<(), CommandError> {
+        let reason = match &self.loaded.desired.commit {
+            Some(commit) => format!("commit {} pauses the fleet (spec.paused)", commit.short()),
+            None => "the working tree pauses the fleet (spec.paused)".to_owned(),
+        };
+        if let Some(running) = self.location.stop_for_paused_fleet(&reason).await? {
+            tracing::warn!("ordered {} to stop, if it is a sync: {reason}", one_line(&running.identity));
+        }
+        Ok(())
     }
 
     async fn run_locked(

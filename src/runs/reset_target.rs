@@ -67,7 +67,7 @@ impl ResetTarget {
         for pool in loaded.desired.pools.values_mut() {
             pool.targets = PoolTarget::Local.into();
             // A reset is an explicit request, so it includes paused pools.
-            pool.policy.paused = false;
+            (pool.policy.paused, pool.policy.fleet_paused) = (false, false);
             limits.disruption.apply(&mut pool.policy);
             if let Some(number) = limits.max_unavailable {
                 pool.policy.max_unavailable = MaxUnavailable::Count(number);

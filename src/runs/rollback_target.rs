@@ -154,7 +154,7 @@ impl<'a> RollbackHead<'a> {
         };
         // The pause applies to other commands. The configuration of a rollback is fixed, so what it omits is accepted.
         let accept_removed = removals::all().map(|removal| removal.field.clone()).collect();
-        let mut policy = RolloutPolicy { paused: false, accept_removed, ..target.policy };
+        let mut policy = RolloutPolicy { paused: false, fleet_paused: false, accept_removed, ..target.policy };
         disruption.apply(&mut policy);
         desired.pools.insert(pool.clone(), Pool { policy, ..target });
         desired.commit.clone_from(&snapshot.commit);

@@ -147,7 +147,9 @@ impl Reporter {
                 let before = layout(terminal.out_width, verbose > 0);
                 match purpose {
                     _ if terminal.quiet => {}
-                    Purpose::Verify if verbose == 0 => text::write(&mut terminal.out, &shown::awaited(plan), before)?,
+                    Purpose::Verify if verbose == 0 => {
+                        text::write(&mut terminal.out, &shown::awaited(plan, &run.review), before)?
+                    }
                     _ => text::write(&mut terminal.out, &plan_report, before)?,
                 }
                 if !terminal.quiet {
@@ -332,7 +334,7 @@ pub(crate) async fn until_signal(work: impl Future<Output = CommandResult>) -> C
 /// What cut the run short, with the same meaning as [`CommandError::kind`].
 fn failure_kind(execution: &Execution) -> Option<RunFailure> {
     let requested = |reason: &StopReason| {
-        matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
+        matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused(_))
     };
     let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(requested);
     if execution.lock_lost {

@@ -19,8 +19,8 @@ use nodecfg_fleet::{Desired, Pool, SizedPool};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Proof, Readiness};
 use nodecfg_plan::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_plan::{
-    ConfigMapIndex, Owner, PoolPause, SizeGroup, SizeGroups, Why, blocked_reason, is_adopted, membership,
-    outdated_agent, pool_target, present_state,
+    ConfigMapIndex, Owner, SizeGroup, SizeGroups, Why, blocked_reason, is_adopted, membership, outdated_agent,
+    pool_target, present_state,
 };
 
 /// Desired state to compare nodes with.
@@ -54,6 +54,7 @@ pub fn build(
             fleet: wanted.desired.fleet.clone(),
             commit: wanted.desired.commit.clone(),
             uncommitted: Some(wanted.desired.uncommitted).filter(|files| *files > 0),
+            paused: wanted.desired.paused,
         }),
         fleets,
         pools,
@@ -294,9 +295,8 @@ fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeS
 
 /// Pause of a pool, by the repository or by an order.
 fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[FleetOrders]) -> Option<Paused> {
-    let order = fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.pauses.get(name));
-    let pause = PoolPause::of(pool, order);
-    pause.is_paused().then(|| Paused { in_repository: pause.by_policy, order: order.cloned() })
+    let order = fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.orders.pause_of(name));
+    Paused::of(pool.is_some_and(|pool| pool.policy.is_paused()), order)
 }
 
 /// Pools of all nodes, pools of the repository without nodes, and paused pools.
@@ -314,7 +314,7 @@ fn pools(
     }
     // A paused pool without nodes: never rolled out, or its ConfigMaps were pruned.
     for orders in fleets {
-        grouped.extend(orders.pauses.keys().map(|pool| ((Some(&orders.fleet), Some(pool)), Vec::new())));
+        grouped.extend(orders.orders.pauses.keys().map(|pool| ((Some(&orders.fleet), Some(pool)), Vec::new())));
     }
     for node in nodes {
         grouped.entry((node.fleet.as_ref(), node.pool.as_ref())).or_default().push(node);

@@ -15,7 +15,7 @@ use nodecfg_contract::{ConfigSource, Placement};
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::kubelet_values::OverriddenValue;
 use nodecfg_fleet::hold::Hold;
-use nodecfg_observed::{Abort, DrainMark, Pause, Readiness};
+use nodecfg_observed::{DrainMark, Orders, Pause, Readiness};
 use nodecfg_plan::convergence::{Convergence, Target, Trial};
 use nodecfg_plan::{Owner, Why};
 
@@ -67,6 +67,9 @@ pub struct Compared {
     /// files, and for a requested revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncommitted: Option<usize>,
+    /// Whether the revision pauses the whole fleet (`spec.paused`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// Rollout and orders of a fleet, from its Lease.
@@ -80,12 +83,9 @@ pub struct FleetOrders {
     /// Running rollout, which holds the lock. Unset: none runs, or unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Running>,
-    /// Order to stop that rollout.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub abort: Option<Abort>,
-    /// Pools that were paused by an order.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub pauses: BTreeMap<PoolName, Pause>,
+    /// Pauses, and an order to stop that rollout.
+    #[serde(flatten)]
+    pub orders: Orders,
     /// Reason why these fields are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
@@ -171,15 +171,33 @@ pub struct SizeStatus {
     pub converged: usize,
 }
 
-/// Pause of a pool.
+/// Pause of a pool or of a fleet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
-    /// True if the repository pauses the pool (`spec.rollout.paused`).
+    /// True if the repository pauses it (`spec.rollout.paused`, or `spec.paused` of the Fleet).
     pub in_repository: bool,
-    /// Order that pauses the pool.
+    /// Order that pauses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Pause>,
+}
+
+impl FleetStatus {
+    /// Pause of a whole fleet, if it is paused.
+    #[must_use]
+    pub fn pause_of(&self, fleet: &FleetName) -> Option<Paused> {
+        let in_repository = self.compared.as_ref().is_some_and(|compared| compared.paused && compared.fleet == *fleet);
+        let of_fleet = self.fleets.iter().find(|orders| orders.fleet == *fleet);
+        Paused::of(in_repository, of_fleet.and_then(|orders| orders.orders.paused.as_ref()))
+    }
+}
+
+impl Paused {
+    /// A pause by the repository, by an order, or by both. `None` for neither.
+    #[must_use]
+    pub fn of(in_repository: bool, order: Option<&Pause>) -> Option<Self> {
+        (in_repository || order.is_some()).then(|| Self { in_repository, order: order.cloned() })
+    }
 }
 
 /// Status of one node.

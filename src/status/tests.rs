@@ -25,8 +25,10 @@ pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) ->
         fleet: fleet(),
         namespace: "kube-system".to_owned(),
         rollout: None,
-        abort: None,
-        pauses: pauses.into_iter().map(|(pool, pause)| (pool_name(pool), pause)).collect(),
+        orders: Orders {
+            pauses: pauses.into_iter().map(|(pool, pause)| (pool_name(pool), pause)).collect(),
+            ..Orders::default()
+        },
         unknown: None,
     }
 }
@@ -123,7 +125,7 @@ fn paused_pool_names_author_and_reason() {
     let (a, mut b) = (pool("a", 64, policy(1)), pool("b", 64, policy(1)));
     b.policy.paused = true;
     let observed = observed([node("a1", "a"), node("b1", "b")]);
-    let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks".to_owned(), allowed: None };
+    let pause = Pause { at: at(), ..pause("disks") };
     let status = compared(&desired([a, b]), &observed, vec![orders([("a", pause.clone())])]);
     assert_eq!((state_of(&status, "a1"), state_of(&status, "b1")), (State::Paused, State::Paused));
     let paused: Vec<_> = status.pools.iter().map(|pool| pool.paused.clone().unwrap()).collect();
@@ -212,7 +214,7 @@ fn lists_changes_by_node() {
     let a = desired([pool("a", 64, policy(1))]);
     let before = compared(&a, &observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]), vec![orders([])]);
     let down = Node { ready: Readiness::Unknown, ..node("n2", "a") };
-    let pause = Pause { by: "ada".to_owned(), at: at(), reason: "x".to_owned(), allowed: None };
+    let pause = Pause { at: at(), ..pause("x") };
     let next = Desired { commit: Some(CommitId::new("0123456789".repeat(4)).unwrap()), ..a.clone() };
     let after = compared(&next, &observed([node("n1", "a"), down, node("n4", "a")]), vec![orders([("b", pause)])]);
     let listed: Vec<String> = changes(&before, &after)

@@ -10,6 +10,8 @@ scenarios! {
         planning_commands_skip_paused_pool,
         pause_before_first_rollout_is_respected,
         pause_stops_running_rollout,
+        pause_of_fleet_stops_everything,
+        paused_fleet_in_git_stops_running_sync_and_no_rollback,
         abort_finishes_nodes_in_transition,
         abort_can_roll_back_nodes_in_transition,
         abort_without_rollout_reports_it,
@@ -116,6 +118,72 @@ async fn pause_stops_running_rollout(start: ClusterSetup) {
     run.prints("stopped: pool a: paused by ").prints("2 not started").prints("`nodecfg resume` the pool");
     assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (1, 1));
     cluster.sync(&repository, &[]).await.exits(0).prints("paused: pool a, 2 nodes unchanged");
+    cluster.down().await;
+}
+
+async fn pause_of_fleet_stops_everything(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).pool("b", 2).up().await;
+    cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;
+    cluster.fault("b-1", Some(Fault::NeverAcknowledges)).await;
+    let repository = repository();
+    let mut run = cluster.start_run("sync", &repository, &[]);
+    run.until_stderr_contains("b/b-1 assigned").await;
+    let paused = cluster.order(&["pause", "--all", "--reason", "incident 4711"]).await.exits(0);
+    paused.prints("the whole fleet: paused").prints("To continue: nodecfg resume --all");
+    run.until_stderr_contains("a stopped: paused with the whole fleet by ").await;
+    cluster.fault("a-1", None).await;
+    cluster.fault("b-1", None).await;
+    run.end().await.exits(5).prints("3 not started").prints("`nodecfg resume --all` when");
+    assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (1, 1));
+
+    // Each command says it first.
+    let words = "paused: the whole fleet, by ";
+    for (command, exit) in [("diff", 0), ("sync", 0), ("status", 0), ("verify", 0)] {
+        let run = cluster.run(command, &repository, &[]).await.exits(exit);
+        let first = run.out.lines().find(|line| !line.is_empty()).unwrap_or_default();
+        assert!(first.starts_with(words), "{command}: {}", run.out);
+    }
+    cluster.order(&["resume", "a"]).await.exits(0).prints(words).prints("a: was not paused");
+    cluster.order(&["release", "--all", "--dry-run"]).await.exits(0).prints(words);
+    cluster.run("doctor", &repository, &[]).await.prints("the whole fleet is paused by ");
+    let folder = repository.path().to_str().unwrap();
+    cluster.command(&["history", "a", folder, "--namespace", cluster.namespace()]).await.exits(0).prints(words);
+    let status = cluster.run("status", &repository, &["-o", "json"]).await.exits(0).json();
+    assert_eq!(status["fleets"][0]["paused"]["reason"], "incident 4711", "{status}");
+    cluster.order(&["resume", "--all"]).await.exits(0).prints("the whole fleet: resumed");
+    cluster.sync(&repository, &[]).await.exits(0).prints("3 converged").does_not_print("paused");
+    cluster.down().await;
+}
+
+async fn paused_fleet_in_git_stops_running_sync_and_no_rollback(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = Repository::of_pool("eventRecordQPS: 7", "{maxUnavailable: 1}");
+    cluster.sync(&repository, &[]).await.exits(0);
+    repository.change("a", "eventRecordQPS: 8");
+    cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;
+    let mut run = cluster.start_run("sync", &repository, &[]);
+    run.until_stderr_contains("a/a-1 assigned").await;
+    let fleet = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: test}\nspec: {paused: true}\n";
+    repository.write("nodecfg.yaml", fleet);
+    repository.commit();
+    let paused = cluster.sync(&repository, &[]).await.exits(6);
+    paused.prints("to stop, if it is a sync: commit ").prints("pauses the fleet (spec.paused)");
+    run.until_stderr_contains("a stopped: aborted by ").await;
+    cluster.fault("a-1", None).await;
+    run.end().await.exits(5).prints("pauses the fleet (spec.paused)").prints("2 not started");
+    let words = "paused: the whole fleet, in the repository (spec.paused of the Fleet)";
+    cluster.sync(&repository, &[]).await.exits(0).prints(words).prints("2 skipped");
+    cluster.run("status", &repository, &[]).await.exits(0).prints(words);
+
+    // An operator decides otherwise, and the next sync does not interfere.
+    cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;
+    let (folder, kubeconfig) = (repository.path().to_str().unwrap(), cluster.kubeconfig().display().to_string());
+    let arguments = ["rollback", "a", folder, "--namespace", cluster.namespace(), "--kubeconfig", &kubeconfig];
+    let mut rollback = Running::start(cluster.home(), &arguments);
+    rollback.until_stderr_contains("a/a-1 assigned").await;
+    cluster.sync(&repository, &[]).await.exits(6);
+    cluster.fault("a-1", None).await;
+    rollback.end().await.exits(0).does_not_print("aborted");
     cluster.down().await;
 }
 

@@ -141,6 +141,7 @@ impl<'s> Files<'s> {
             namespace: spec.namespace,
             max_unavailable: spec.max_unavailable,
             pool_pointers: spec.pool_pointers,
+            paused: spec.paused,
             commit: self.snapshot.commit.clone(),
             uncommitted: self.snapshot.uncommitted,
             pools,
@@ -211,6 +212,7 @@ impl<'s> Files<'s> {
         let policy = RolloutPolicy {
             accept_removed: removed.map(|field| field.0.clone()).collect(),
             accept_overridden: overridden.map(|field| field.0.clone()).collect(),
+            fleet_paused: defaults.paused,
             ..spec.rollout.policy(&defaults.rollout)
         };
         self.order.insert(name.clone(), spec.rollout.after.clone());

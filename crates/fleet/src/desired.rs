@@ -37,6 +37,8 @@ pub struct Desired {
     pub max_unavailable: Option<MaxUnavailable>,
     /// Whether the configuration of each pool is published for new nodes (`spec.poolPointers`).
     pub pool_pointers: bool,
+    /// Whether every pool is paused (`spec.paused`).
+    pub paused: bool,
     /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
 }
@@ -272,6 +274,8 @@ pub struct RolloutPolicy {
     pub convergence_timeout: Duration,
     /// Whether the pool is paused: planned and reported, but not changed.
     pub paused: bool,
+    /// Whether its fleet is paused (`spec.paused` of the Fleet), and with it the pool.
+    pub fleet_paused: bool,
     /// Highest allowed risk class for running pods. Default: a restart of the kubelet.
     pub allow_disruption: Class,
     /// Fields of the table of removals that nodes may lose (`spec.kubelet.acceptRemoved`). Default: none.
@@ -300,6 +304,12 @@ impl RolloutPolicy {
     #[must_use]
     pub fn canaries(&self) -> usize {
         self.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX))
+    }
+
+    /// Reports whether the repository pauses the pool, alone or with its fleet.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused || self.fleet_paused
     }
 
     /// Soak time of the canaries; zero without any.

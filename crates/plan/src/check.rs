@@ -206,10 +206,10 @@ impl Checker<'_> {
             subject,
             "its budget differs from its policy",
         );
-        if pool.policy.paused {
+        if pool.policy.is_paused() {
             self.require(pool.assignments() == 0, subject, "is paused and changes nodes");
         }
-        let ordered = self.observed.orders.pauses.get(&pool.name);
+        let ordered = self.observed.orders.pause_of(&pool.name);
         self.require(pool.paused.as_ref() == ordered, subject, "its pause is stated wrongly");
         if ordered.is_some() && !pool.despite_pause {
             self.require(pool.assignments() == 0, subject, "is paused by order and changes nodes");

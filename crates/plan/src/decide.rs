@@ -34,7 +34,7 @@ impl<'a> PoolPause<'a> {
     /// Combines the policy of the pool, if any, with the order of an operator.
     #[must_use]
     pub fn of(pool: Option<&Pool>, by_order: Option<&'a Pause>) -> Self {
-        Self { by_policy: pool.is_some_and(|pool| pool.policy.paused), by_order }
+        Self { by_policy: pool.is_some_and(|pool| pool.policy.is_paused()), by_order }
     }
 
     /// Reports whether the pool is paused.

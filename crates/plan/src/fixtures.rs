@@ -26,7 +26,7 @@ use nodecfg_fleet::schedule::Exclusion;
 use nodecfg_fleet::snapshot::Snapshot;
 use nodecfg_fleet::{Canary, Checks, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy, build};
 use nodecfg_observed::{
-    ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness,
+    ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Pause, Readiness,
 };
 
 pub fn fleet() -> FleetName {
@@ -130,6 +130,7 @@ pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
     Desired {
         max_unavailable: None,
         pool_pointers: false,
+        paused: false,
         fleet: fleet(),
         namespace: None,
         commit: None,
@@ -202,6 +203,12 @@ pub fn refusing(mut node: Node, source: &ConfigSource, error: &str) -> Node {
     node.status =
         ConfigStatus { assigned: Some(accepted(source)), error: Some(error.to_owned()), ..ConfigStatus::default() };
     node
+}
+
+/// Pause of a pool by ada.
+pub fn pause(reason: &str) -> Pause {
+    let (by, reason) = ("ada".to_owned(), reason.to_owned());
+    Pause { by, at: Timestamp::UNIX_EPOCH, reason, whole_fleet: false, allowed: None }
 }
 
 pub fn source(name: &str) -> ConfigSource {

@@ -172,7 +172,8 @@ pub struct PoolPlan {
     pub budget: usize,
     /// Policy that determines the budget and the waves.
     pub policy: RolloutPolicy,
-    /// Pause by an operator (`nodecfg pause`), if any. The policy may pause the pool as well.
+    /// Pause of the pool or of the whole fleet by an operator (`nodecfg pause`), if any. The policy may pause the pool as
+    /// well.
     pub paused: Option<Pause>,
     /// Whether the request overrides this pause.
     pub despite_pause: bool,
@@ -194,7 +195,7 @@ impl PoolPlan {
     /// Reports whether the pool is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.policy.paused || (self.paused.is_some() && !self.despite_pause)
+        self.policy.is_paused() || (self.paused.is_some() && !self.despite_pause)
     }
 
     /// Steps of all waves.

@@ -214,7 +214,7 @@ fn rules_of<'a>(
 
 /// Pause state of a pool.
 fn pause_of<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolPause<'a> {
-    let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
+    let order = observed.orders.pause_of(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
     PoolPause::of(Some(pool), order)
 }
 
@@ -397,7 +397,7 @@ fn plan_pool(
         nodes: number,
         budget: pool.policy.max_unavailable.of(number),
         policy: pool.policy.clone(),
-        paused: observed.orders.pauses.get(&pool.name).cloned(),
+        paused: observed.orders.pause_of(&pool.name).cloned(),
         despite_pause: options.despite_pause.contains(&pool.name),
         disruption: Disruption::of(&changes, unready, &pool.policy),
         changes,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fixtures::{
     ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, on_trial, options,
-    policy, pool, pool_name, rendered, replacing, source, with_config_map, with_pointer,
+    pause, policy, pool, pool_name, rendered, replacing, source, with_config_map, with_pointer,
 };
 use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, check_returning, make};
 use nodecfg_contract::ConfigSource;
@@ -14,7 +14,7 @@ use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_fleet::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
+use nodecfg_observed::{ConfigMapKey, Node, NodeContent, Observed, Readiness};
 
 fn repository(pool: Pool) -> Desired {
     Desired { pool_pointers: true, ..desired([pool]) }
@@ -355,7 +355,7 @@ fn stays_if_pool_is_paused_or_not_requested() {
     let paused = repository(pool("a", 64, RolloutPolicy { paused: true, ..policy(1) }));
     assert_eq!(time(&paused, &observed), None);
     let mut ordered = observed.clone();
-    let pause = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "x".to_owned(), allowed: None };
+    let pause = pause("x");
     ordered.orders.pauses.insert(pool_name("a"), pause);
     assert_eq!(time(&plain, &ordered), None);
     let one = Options { scope: Scope::Nodes([observed.nodes.keys().next().unwrap().clone()].into()), ..options() };

@@ -114,6 +114,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
     Desired {
         max_unavailable: None,
         pool_pointers: false,
+        paused: false,
         fleet: fleet.clone(),
         namespace: None,
         commit: None,

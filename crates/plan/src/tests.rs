@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::fixtures::{
-    canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
+    canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, pause, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
 use super::{
@@ -16,7 +16,7 @@ use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::{Assignment, ConfigSource, Placement, error_text};
 use nodecfg_fleet::{Desired, PoolTarget, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Obstacle, Orders, Pause, Readiness};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Obstacle, Orders, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -248,7 +248,7 @@ fn skips_nodes_that_do_not_follow_assignments() {
 
 #[test]
 fn pause_by_operator_prevents_changes_unless_overridden() {
-    let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
+    let order = pause("disks");
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());
@@ -273,11 +273,30 @@ fn pause_by_operator_prevents_changes_unless_overridden() {
 }
 
 #[test]
+fn pause_of_whole_fleet_prevents_every_change() {
+    let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let mut observed = observed([node("n1", "a"), node("n2", "b")]);
+    observed.orders.pauses.insert(pool_name("a"), pause("fans"));
+    observed.orders.pause(None, &pause("disks"));
+    let plan = planned(&desired, &observed);
+    for node in ["n1", "n2"] {
+        let text = "the pool is paused: the whole fleet, by ada since 1970-01-01T00:00:00Z, disks";
+        assert_eq!(why(&plan, node).to_string(), text);
+    }
+    observed.orders.resume(None);
+    let plan = planned(&desired, &observed);
+    assert_eq!(plan.pools.iter().map(super::PoolPlan::assignments).collect::<Vec<_>>(), [0, 1], "the pause of a stays");
+}
+
+#[test]
 fn pause_by_policy_prevents_changes() {
     let mut paused = policy(1);
     paused.paused = true;
     let plan = planned(&desired([pool("a", 64, paused)]), &observed([node("n1", "a")]));
     assert_eq!(why(&plan, "n1"), &Why::Paused { order: None });
+    assert!(!plan.has_changes());
+    let of_fleet = RolloutPolicy { fleet_paused: true, ..policy(1) };
+    let plan = planned(&desired([pool("a", 64, of_fleet)]), &observed([node("n1", "a")]));
     assert!(!plan.has_changes());
 }
 

@@ -26,7 +26,7 @@ pub enum Why {
     },
     /// The pool is paused.
     Paused {
-        /// Pause by an operator; `None` if only the policy pauses the pool.
+        /// Pause of the pool or of the whole fleet by an operator; `None` if only the policy pauses the pool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Box<Pause>>,
     },
@@ -204,7 +204,7 @@ impl fmt::Display for Why {
             Self::Adopted { source } => {
                 write!(f, "runs the wanted content from {source} already; no restart needed")
             }
-            Self::Paused { order: None } => f.write_str("the pool is paused (spec.rollout.paused)"),
+            Self::Paused { order: None } => f.write_str("the pool is paused in the repository"),
             Self::Paused { order: Some(pause) } => write!(f, "the pool is paused: {pause}"),
             Self::Conflict { source, owner: Owner::Fleet { fleet } } => {
                 write!(f, "points at {source} of fleet {fleet}; remove it there, or pass --take-over")

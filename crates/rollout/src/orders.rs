@@ -9,21 +9,23 @@ use nodecfg_observed::Orders;
 #[derive(Debug)]
 pub struct OrderWatcher {
     known: Orders,
+    despite_pause: bool,
     aborted: bool,
     rollback_ordered: bool,
 }
 
 impl OrderWatcher {
-    /// Creates the watcher with the orders that the plan considered.
-    pub fn new(planned: &Orders) -> Self {
-        Self { known: planned.clone(), aborted: false, rollback_ordered: false }
+    /// Creates the watcher with the orders that the plan considered. `despite_pause`: an operator changes these pools
+    /// despite a pause, so that a pause of the fleet in the repository stops nothing.
+    pub fn new(planned: &Orders, despite_pause: bool) -> Self {
+        Self { known: planned.clone(), despite_pause, aborted: false, rollback_ordered: false }
     }
 
     /// Returns the inputs for the orders that are new in `orders`, the complete present set. Does not compare the
     /// holder of an abort with this rollout.
     pub fn new_inputs(&mut self, orders: &Orders) -> Vec<Input> {
         let mut inputs = Vec::new();
-        if let Some(abort) = &orders.abort {
+        if let Some(abort) = orders.abort.as_ref().filter(|abort| !(abort.fleet_paused && self.despite_pause)) {
             let reason = StopReason::Aborted { by: abort.by.clone(), reason: abort.reason.clone() };
             if abort.back && !self.rollback_ordered {
                 inputs.push(Input::RollBackAll(reason));
@@ -33,13 +35,15 @@ impl OrderWatcher {
             self.aborted = true;
             self.rollback_ordered |= abort.back;
         }
+        if let Some(pause) = orders.paused.as_ref().filter(|pause| self.known.paused.as_ref() != Some(pause)) {
+            inputs.push(Input::Stop(StopReason::Paused(pause.clone())));
+        }
         for (pool, pause) in &orders.pauses {
             if self.known.pauses.get(pool) != Some(pause) {
-                let reason = StopReason::Paused { by: pause.by.clone(), reason: pause.reason.clone() };
-                inputs.push(Input::StopPool(pool.clone(), reason));
+                inputs.push(Input::StopPool(pool.clone(), StopReason::Paused(pause.clone())));
             }
         }
-        self.known.pauses.clone_from(&orders.pauses);
+        self.known.clone_from(orders);
         inputs
     }
 }
@@ -50,25 +54,20 @@ mod tests {
 
     use super::*;
     use nodecfg_observed::{Abort, Pause};
-    use nodecfg_plan::fixtures::pool_name;
-
-    fn pause(reason: &str) -> Pause {
-        Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: reason.to_owned(), allowed: None }
-    }
+    use nodecfg_plan::fixtures::{pause, pool_name};
 
     fn paused(pools: &[(&str, &str)]) -> Orders {
         let pauses = pools.iter().map(|(pool, reason)| (pool_name(pool), pause(reason))).collect();
-        Orders { pauses, abort: None }
+        Orders { pauses, ..Orders::default() }
     }
 
     fn stop(pool: &str, reason: &str) -> Input {
-        let reason = StopReason::Paused { by: "ada".to_owned(), reason: reason.to_owned() };
-        Input::StopPool(pool_name(pool), reason)
+        Input::StopPool(pool_name(pool), StopReason::Paused(pause(reason)))
     }
 
     #[test]
     fn reports_new_pause_once() {
-        let mut watcher = OrderWatcher::new(&paused(&[("a", "disks")]));
+        let mut watcher = OrderWatcher::new(&paused(&[("a", "disks")]), false);
         assert_eq!(watcher.new_inputs(&paused(&[("a", "disks")])), []);
         assert_eq!(watcher.new_inputs(&paused(&[("a", "disks"), ("b", "quota")])), [stop("b", "quota")]);
         assert_eq!(watcher.new_inputs(&paused(&[("a", "disks"), ("b", "quota")])), []);
@@ -82,6 +81,41 @@ mod tests {
     }
 
     #[test]
+    fn reports_pause_of_whole_fleet_once() {
+        let orders = |reason: &str| {
+            let mut orders = paused(&[("a", "fans")]);
+            orders.pause(None, &pause(reason));
+            orders
+        };
+        let stop = |reason| Input::Stop(StopReason::Paused(Pause { whole_fleet: true, ..pause(reason) }));
+        let mut watcher = OrderWatcher::new(&paused(&[("a", "fans")]), true);
+        assert_eq!(watcher.new_inputs(&orders("disks")), [stop("disks")]);
+        assert_eq!(watcher.new_inputs(&orders("disks")), []);
+        assert_eq!(watcher.new_inputs(&paused(&[("a", "fans")])), []);
+        assert_eq!(watcher.new_inputs(&orders("disks")), [stop("disks")]);
+        let mut watcher = OrderWatcher::new(&orders("disks"), true);
+        assert_eq!(watcher.new_inputs(&orders("disks")), [], "a rollback began despite the pause");
+    }
+
+    /// A scheduled sync finds the pause again and again, and must not stop the rollback of an operator.
+    #[test]
+    fn pause_in_repository_stops_only_syncs() {
+        let orders = |fleet_paused| {
+            let (holder, by) = ("ci".to_owned(), "ada".to_owned());
+            let at = Timestamp::UNIX_EPOCH;
+            Orders {
+                abort: Some(Abort { holder, by, at, reason: None, back: false, fleet_paused }),
+                ..Orders::default()
+            }
+        };
+        let stop = || Input::Stop(StopReason::Aborted { by: "ada".to_owned(), reason: None });
+        assert_eq!(OrderWatcher::new(&Orders::default(), false).new_inputs(&orders(true)), [stop()]);
+        let mut rollback = OrderWatcher::new(&Orders::default(), true);
+        assert_eq!(rollback.new_inputs(&orders(true)), []);
+        assert_eq!(rollback.new_inputs(&orders(false)), [stop()]);
+    }
+
+    #[test]
     fn reports_abort_once_and_its_upgrade_to_rollback() {
         let abort = |back| Orders {
             abort: Some(Abort {
@@ -90,11 +124,12 @@ mod tests {
                 at: Timestamp::UNIX_EPOCH,
                 reason: None,
                 back,
+                fleet_paused: false,
             }),
             ..Orders::default()
         };
         let reason = || StopReason::Aborted { by: "ada".to_owned(), reason: None };
-        let mut watcher = OrderWatcher::new(&Orders::default());
+        let mut watcher = OrderWatcher::new(&Orders::default(), false);
         assert_eq!(watcher.new_inputs(&abort(false)), [Input::Stop(reason())]);
         assert_eq!(watcher.new_inputs(&abort(false)), []);
         assert_eq!(watcher.new_inputs(&abort(true)), [Input::RollBackAll(reason())]);

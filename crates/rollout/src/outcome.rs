@@ -9,6 +9,7 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_fleet::hold::Hold;
+use nodecfg_observed::Pause;
 use nodecfg_plan::Why;
 use nodecfg_plan::convergence::{ConvergenceFailure, Target, Trial};
 use nodecfg_plan::state::State;
@@ -267,13 +268,8 @@ pub enum StopReason {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An operator paused the pool during the rollout.
-    Paused {
-        /// Name of the operator.
-        by: String,
-        /// The given reason.
-        reason: String,
-    },
+    /// An operator paused the pool or the whole fleet during the rollout.
+    Paused(Pause),
     /// The run lost the lock of the fleet.
     LockLost,
     /// The API server was unreachable or refused to continue.
@@ -287,7 +283,7 @@ impl StopReason {
     /// Reports whether an operator or a signal requested the stop. The outcome omits such a stop if it prevented
     /// nothing.
     pub(crate) fn is_requested(&self) -> bool {
-        matches!(self, Self::Interrupted | Self::Aborted { .. } | Self::Paused { .. })
+        matches!(self, Self::Interrupted | Self::Aborted { .. } | Self::Paused(_))
     }
 }
 
@@ -317,7 +313,10 @@ impl std::fmt::Display for StopReason {
             Self::Aborted { by, reason: Some(reason) } => {
                 write!(f, "aborted by {}: {}", one_line(by), one_line(reason))
             }
-            Self::Paused { by, reason } => write!(f, "paused by {}: {}", one_line(by), one_line(reason)),
+            Self::Paused(Pause { by, reason, whole_fleet, .. }) => {
+                let scope = if *whole_fleet { "with the whole fleet " } else { "" };
+                write!(f, "paused {scope}by {}: {}", one_line(by), one_line(reason))
+            }
             Self::LockLost => f.write_str("the lock of the fleet was lost"),
             Self::ClusterFailed { error } => write!(f, "the cluster failed: {error}"),
         }

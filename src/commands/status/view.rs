@@ -71,7 +71,7 @@ impl View {
         let desired = self.desired.as_ref()?;
         let mut observed = self.observed.clone();
         if let Some(orders) = self.fleets.iter().find(|orders| orders.fleet == desired.fleet) {
-            observed.orders = Orders { pauses: orders.pauses.clone(), abort: orders.abort.clone() };
+            observed.orders = orders.orders.clone();
         }
         let plan = match nodecfg_plan::make(desired, &observed, options) {
             Ok(plan) => plan,
@@ -183,14 +183,7 @@ async fn read_fleet_orders(
     fleet: FleetName,
     namespace: String,
 ) -> Result<FleetOrders, ClusterError> {
-    let mut orders = FleetOrders {
-        fleet,
-        namespace,
-        rollout: None,
-        abort: None,
-        pauses: std::collections::BTreeMap::new(),
-        unknown: None,
-    };
+    let mut orders = FleetOrders { fleet, namespace, rollout: None, orders: Orders::default(), unknown: None };
     let lease = match lock::read(reader, &orders.namespace, &orders.fleet).await {
         Ok(None) => return Ok(orders),
         Ok(Some(lease)) => lease,
@@ -203,7 +196,7 @@ async fn read_fleet_orders(
     let holder = lock::current_holder(Some(&lease), reader.server_time());
     orders.rollout = holder.map(|holder| Running { holder: holder.to_owned(), since: lease.acquired });
     match Orders::read(&lease.annotations) {
-        Ok(Orders { pauses, abort }) => (orders.pauses, orders.abort) = (pauses, abort),
+        Ok(read) => orders.orders = read,
         Err(problem) => orders.unknown = Some(problem),
     }
     Ok(orders)

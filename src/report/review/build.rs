@@ -6,7 +6,7 @@ use super::pointers::changes_beside_assignments;
 use super::verdict::verdict;
 use super::{drains, order, sentences};
 use crate::report::document::{Block, Cell, Conclusion, Field, FieldRisk, Fields, Item, Report, Section, Table, Text};
-use crate::report::{count, findings};
+use crate::report::{count, findings, paused};
 use crate::review::{
     Changes, FileChangeKind, Group, Move, PoolChange, PoolReview, ReservedAmount, Review, Rollout, Setting, Side,
     SizeReview, groups,
@@ -29,7 +29,8 @@ pub fn report(command: &'static str, review: &Review) -> Report {
     let (unchanged, others): (Vec<&PoolReview>, Vec<&PoolReview>) =
         review.pools.iter().partition(|pool| is_unchanged(pool));
     let groups = groups(others);
-    let mut blocks: Vec<Block> = base(review).into_iter().collect();
+    let paused = review.paused.iter().flat_map(paused::items).map(Block::Item);
+    let mut blocks: Vec<Block> = paused.chain(base(review)).collect();
     if !review.settings.is_empty() {
         let subject = format!("fleet {}", review.fleet);
         let fields = settings(subject.clone(), &review.settings);
@@ -220,7 +221,9 @@ fn pool(review: &Review, group: &Group<'_>) -> Section {
         blocks.push(settings(names.clone(), &pool.settings));
     }
     blocks.extend(config_maps(group).or_else(|| config_map(review, pool)).map(|text| Item::new(text).into()));
-    blocks.extend(pool.rollout.iter().flat_map(order::items).map(Block::Item));
+    blocks.extend(
+        pool.rollout.iter().flat_map(|rollout| order::items(rollout, review.paused.is_some())).map(Block::Item),
+    );
     blocks.extend(files(pool).into_iter().map(Block::Item));
     Section {
         title: Text::name(names),
@@ -518,9 +521,10 @@ fn about(review: &Review) -> Text {
     text.into()
 }
 
-/// The number of nodes and of awaited nodes per pool, for a run that changes nothing.
+/// The number of nodes and of awaited nodes per pool, for a run that changes nothing, after the pause of the fleet.
 #[must_use]
-pub fn awaited(plan: &Plan) -> Report {
+pub fn awaited(plan: &Plan, review: &Review) -> Report {
+    let first = review.paused.iter().flat_map(paused::items).map(Block::Item);
     let item = |pool: &PoolPlan| -> Block {
         let state = match (pool.nodes, pool.steps().count()) {
             (0, _) => "no nodes".to_owned(),
@@ -535,9 +539,10 @@ pub fn awaited(plan: &Plan) -> Report {
     let (settled, others): (Vec<&PoolPlan>, Vec<&PoolPlan>) =
         plan.pools.iter().partition(|pool| pool.nodes > 0 && pool.steps().next().is_none());
     if settled.len() < MIN_FOLDED {
-        return Report { blocks: plan.pools.iter().map(item).collect(), ..Report::default() };
+        return Report { blocks: first.chain(plan.pools.iter().map(item)).collect(), ..Report::default() };
     }
     let nodes = count(settled.iter().map(|pool| pool.nodes).sum(), "node");
     let folded = Item::quiet(format!("{}, {nodes}: none to wait for", count(settled.len(), "pool")));
-    Report { blocks: others.into_iter().map(item).chain([folded.into()]).collect(), ..Report::default() }
+    let pools = others.into_iter().map(item).chain([folded.into()]);
+    Report { blocks: first.chain(pools).collect(), ..Report::default() }
 }

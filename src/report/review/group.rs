@@ -82,14 +82,13 @@ mod tests {
     use crate::review::{Review, Side, groups, of_plan};
     use jiff::Timestamp;
     use nodecfg_fleet::{NodeOrder, Pool, RolloutPolicy};
-    use nodecfg_observed::{Node, Pause};
-    use nodecfg_plan::fixtures::{ZONE, desired, in_zone, node, observed, options, policy, pool, pool_name};
+    use nodecfg_observed::Node;
+    use nodecfg_plan::fixtures::{ZONE, desired, in_zone, node, observed, options, pause, policy, pool, pool_name};
     use nodecfg_plan::make;
 
     fn review(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>, paused: &[&str]) -> Review {
         let (desired, mut cluster) = (desired(pools), observed(nodes));
-        let pause =
-            Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
+        let pause = pause("disks");
         cluster.orders.pauses.extend(paused.iter().map(|pool| (pool_name(pool), pause.clone())));
         let plan = make(&desired, &cluster, &options()).unwrap();
         of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH)

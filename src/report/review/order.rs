@@ -13,22 +13,23 @@ use nodecfg_rollout::PoolStart;
 /// The maximum number of listed waves. A label that orders the nodes may have many values.
 const MAX_WAVES: usize = 12;
 
-/// When the nodes of a pool start, which were assigned earlier, and which stay unchanged.
-pub(super) fn items(rollout: &Rollout) -> Vec<Item> {
+/// When the nodes of a pool start, which were assigned earlier, and which stay unchanged. `fleet_paused`: the pause of the
+/// whole fleet stands above.
+pub(super) fn items(rollout: &Rollout, fleet_paused: bool) -> Vec<Item> {
     let waves = rollout.waves.iter().take(MAX_WAVES).flat_map(wave_items);
     let more = rollout.waves.len().checked_sub(MAX_WAVES).filter(|more| *more > 0);
     let more = more.map(|more| Item::new(format!("then {}", count(more, "more value"))));
-    conditions(rollout).into_iter().chain(waves).chain(more).chain(left_alone(rollout)).collect()
+    conditions(rollout, fleet_paused).into_iter().chain(waves).chain(more).chain(left_alone(rollout)).collect()
 }
 
 /// Whether and when a sync starts the nodes of a pool: its pause, a stop, the pools before it, a hold, and unavailable
 /// nodes.
-fn conditions(rollout: &Rollout) -> Vec<Item> {
-    let pause = rollout.pause.as_ref().map(|pause| {
+fn conditions(rollout: &Rollout, fleet_paused: bool) -> Vec<Item> {
+    let pause = rollout.pause.as_ref().filter(|_| !fleet_paused || rollout.despite_pause).map(|pause| {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         Item::warning("paused", format!("{pause}{despite}"))
     });
-    let in_repository = (rollout.paused && (rollout.pause.is_none() || rollout.despite_pause))
+    let in_repository = (rollout.paused && !fleet_paused && (rollout.pause.is_none() || rollout.despite_pause))
         .then(|| Item::warning("paused", "in the repository (spec.rollout.paused)"));
     let stop = stop(rollout).map(|why| Item::warning("stops at once", why));
     let after = after(rollout).map(Item::new);

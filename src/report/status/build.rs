@@ -10,7 +10,7 @@ use crate::report::document::{
     Block, Cell, Conclusion, Item, NodeColumn, NodeEntry, NodePool, Nodes, Report, Text, Weight, counts_in_words,
 };
 use crate::report::problems::Case;
-use crate::report::{count, problems, review, source, uncommitted};
+use crate::report::{count, paused, problems, review, source, uncommitted};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus};
 use nodecfg_contract::ConfigSource;
@@ -22,7 +22,9 @@ use nodecfg_plan::convergence::Target;
 /// The report of a status.
 #[must_use]
 pub fn report(status: &FleetStatus) -> Report {
-    let notes = status.fleets.iter().flat_map(fleet_notes);
+    let pauses = status.fleets.iter().filter_map(|orders| status.pause_of(&orders.fleet));
+    let pauses = pauses.flat_map(|pause| paused::items(&pause).collect::<Vec<_>>());
+    let notes = pauses.chain(status.fleets.iter().flat_map(fleet_notes));
     let mut blocks: Vec<Block> = notes.chain(notes_of_pools(status)).map(Block::Item).collect();
     if !status.pools.is_empty() {
         blocks.push(Block::Nodes(nodes(status)));
@@ -73,7 +75,7 @@ fn nodes(status: &FleetStatus) -> Nodes {
             name: of.pool.clone(),
             fleet: of.fleet.clone(),
             cells: vec![of.percent().map_or(Cell::Empty, Cell::Percent), Cell::Number(of.configurations)],
-            remarks: pool_notes(of, status.at).into_iter().map(|(label, text)| format!("{label}: {text}")).collect(),
+            remarks: pool_notes(of, status).into_iter().map(|(label, text)| format!("{label}: {text}")).collect(),
             nodes: nodes.into_iter().map(|node| entry(node, status.at)).collect(),
         });
     }
@@ -103,7 +105,7 @@ fn notes_of_pools(status: &FleetStatus) -> impl Iterator<Item = Item> {
     let mut notes: Vec<(&'static str, &PoolName, String)> = Vec::new();
     for of in &status.pools {
         let Some(pool) = &of.pool else { continue };
-        notes.extend(pool_notes(of, status.at).into_iter().map(|(label, text)| (label, pool, text)));
+        notes.extend(pool_notes(of, status).into_iter().map(|(label, text)| (label, pool, text)));
     }
     let order = ["paused", "held", "order", "new", "unproven"];
     // The sort is stable: pools keep their order.

@@ -93,10 +93,11 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
                 Some(rollout) => format!("{} holds the lock", one_line(&rollout.holder)),
                 None => "the lock is free".to_owned(),
             };
-            let abort = orders.abort.as_ref().filter(|_| orders.rollout.is_some());
+            let abort = orders.orders.abort.as_ref().filter(|_| orders.rollout.is_some());
             let abort = abort.map(|abort| format!(", ordered to stop by {}", abort.by)).unwrap_or_default();
-            let paused: Vec<String> =
-                orders.pauses.iter().map(|(pool, pause)| format!("{pool} by {}", pause.by)).collect();
+            let whole = orders.orders.paused.iter().map(|pause| format!("the whole fleet by {}", pause.by));
+            let of_pools = orders.orders.pauses.iter().map(|(pool, pause)| format!("{pool} by {}", pause.by));
+            let paused: Vec<String> = whole.chain(of_pools).collect();
             let paused = if paused.is_empty() { String::new() } else { format!("; paused: {}", paused.join(", ")) };
             let text = match &orders.unknown {
                 Some(unknown) => format!("rollout and pauses unknown: {unknown}"),

@@ -1,10 +1,8 @@
 //! Texts about nodes, pools and fleets in the status.
 
-use jiff::Timestamp;
-
 use super::super::document::Item;
 use super::super::source::short;
-use crate::status::{Drift, FleetOrders, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
+use crate::status::{Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State, UnprovenNodes};
 use nodecfg_contract::ConfigSource;
 use nodecfg_observed::{Abort, Readiness};
 use nodecfg_plan::Owner;
@@ -75,7 +73,7 @@ pub(super) fn fleet_notes(orders: &FleetOrders) -> Vec<Item> {
         Item::labeled("rollout", format!("of {fleet}, by {}{since}", rollout.holder))
     });
     let of_rollout = |abort: &&Abort| orders.rollout.as_ref().is_some_and(|rollout| rollout.holder == abort.holder);
-    let stopping = orders.abort.as_ref().filter(of_rollout).map(|abort| {
+    let stopping = orders.orders.abort.as_ref().filter(of_rollout).map(|abort| {
         let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let text = format!("the rollout of {fleet}, ordered by {} at {:.0}{reason}", abort.by, abort.at);
         Item::warning("stopping", text)
@@ -87,10 +85,12 @@ pub(super) fn fleet_notes(orders: &FleetOrders) -> Vec<Item> {
 }
 
 /// The notes about a pool, with their labels: why its nodes wait, which domain is on, which nodes are new, and which may
-/// run other values.
-pub(super) fn pool_notes(pool: &PoolStatus, at: Timestamp) -> Vec<(&'static str, String)> {
+/// run other values. Without a pause if the whole fleet is paused, which stands above.
+pub(super) fn pool_notes(pool: &PoolStatus, status: &FleetStatus) -> Vec<(&'static str, String)> {
+    let at = status.at;
+    let is_own = pool.fleet.as_ref().is_none_or(|fleet| status.pause_of(fleet).is_none());
     let notes = [
-        ("paused", pool.paused.as_ref().map(pause)),
+        ("paused", pool.paused.as_ref().filter(|_| is_own).map(pause)),
         ("held", pool.held.as_ref().map(ToString::to_string)),
         ("order", pool.domain.as_ref().map(ToString::to_string)),
         ("new", pool.new_nodes.as_ref().map(|new| new.text(at))),

@@ -54,6 +54,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
         by: "ada@example.com".to_owned(),
         at: at(),
         reason: "waiting for the new\ndisks".to_owned(),
+        whole_fleet: false,
         allowed: None,
     };
     let mut fleet = orders([("pool-000", pause)]);
@@ -134,11 +135,12 @@ fn rolled_back_node_shows_its_new_assignment() {
 fn all_formats_show_rollouts() {
     let mut status = cluster(1, 3);
     let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
-    status.fleets[0].abort = Some(nodecfg_observed::Abort {
+    status.fleets[0].orders.abort = Some(nodecfg_observed::Abort {
         by: "ada".to_owned(),
         at: at(),
         holder: by,
         back: false,
+        fleet_paused: false,
         reason: Some("wrong".to_owned()),
     });
     for shown in each(&report(&status)) {
@@ -171,7 +173,10 @@ fn removes_control_characters() {
     };
     let evil = "\u{1b}]0;owned\u{7}\nfailed\r\u{1b}[2J";
     let observed = observed([refusing(node("n1", "a"), &rendered.source(&namespace()), evil)]);
-    let mut fleet = orders([("a", Pause { by: evil.to_owned(), at: at(), reason: evil.to_owned(), allowed: None })]);
+    let mut fleet = orders([(
+        "a",
+        Pause { by: evil.to_owned(), at: at(), reason: evil.to_owned(), whole_fleet: false, allowed: None },
+    )]);
     fleet.rollout = Some(Running { holder: evil.to_owned(), since: None });
     fleet.unknown = Some(evil.to_owned());
     let status = compared(&a, &observed, vec![fleet]);

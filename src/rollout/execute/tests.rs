@@ -8,7 +8,7 @@ use nodecfg_fleet::{Desired, RolloutPolicy};
 use nodecfg_observed::Observed;
 use nodecfg_plan::drain::fixtures::pod;
 use nodecfg_plan::fixtures::{
-    desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
+    desired, namespace, node, node_name, observed, on, options, pause, policy, pool, pool_name, rendered,
 };
 use nodecfg_plan::{Options, make};
 use nodecfg_rollout::End;
@@ -53,7 +53,7 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
     // The patch of a1 was sent and conflicted.
     runner.queue.next();
     runner.handle_response(Response::Changed(node_name("a1")));
-    let paused = StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
+    let paused = StopReason::Paused(pause("disks"));
     runner.step(Input::StopPool(pool_name("a"), paused));
     assert_eq!(queued(&runner), ["reread a1", "assign b1", "assign b2"], "a2 is withdrawn");
     let outcome = runner.machine.outcome();

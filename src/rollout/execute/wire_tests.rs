@@ -5,8 +5,8 @@ use nodecfg_cluster::reading::observe;
 use nodecfg_cluster::{ReaderOptions, lock};
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_fleet::{Desired, RolloutPolicy};
-use nodecfg_observed::{Abort, Drain, Pause};
-use nodecfg_plan::fixtures::{desired, fleet, node_name, options, policy, pool, pool_name};
+use nodecfg_observed::{Abort, Drain};
+use nodecfg_plan::fixtures::{desired, fleet, node_name, options, pause, policy, pool, pool_name};
 use nodecfg_plan::make;
 use nodecfg_rollout::End;
 use nodecfg_sandbox::nodes::NodeSpec;
@@ -126,8 +126,8 @@ impl Signals {
 }
 
 fn paused(pool: &str) -> Orders {
-    let pause = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
-    Orders { pauses: BTreeMap::from([(pool_name(pool), pause)]), abort: None }
+    let pause = pause("disks");
+    Orders { pauses: BTreeMap::from([(pool_name(pool), pause)]), ..Orders::default() }
 }
 
 fn ends(execution: &Execution) -> Vec<&End> {
@@ -323,7 +323,7 @@ async fn write_without_the_lock_ends_the_run_although_a_node_is_in_transition() 
         }
         held.release().await;
         let (holder, by) = ("me".to_owned(), "ada".to_owned());
-        let abort = Abort { holder, by, at: Timestamp::UNIX_EPOCH, reason: None, back: true };
+        let abort = Abort { holder, by, at: Timestamp::UNIX_EPOCH, reason: None, back: true, fleet_paused: false };
         signals.orders.send_replace(Orders { abort: Some(abort), ..Orders::default() });
     };
     let mut ignore = |_: Timestamp, _: &Event| {};

@@ -77,6 +77,7 @@ fn review(pools: &[PoolName], value: &str) -> Review {
     Review {
         from: Side::Cluster,
         to: Side::WorkingTree,
+        paused: None,
         fleet: FleetName::new("prod-eu").unwrap(),
         settings: Vec::new(),
         pools: pools.iter().map(pool).collect(),

@@ -356,8 +356,14 @@ fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<Lea
         let fleet = FleetName::new("prod").expect("a name");
         update_orders(&reader, "kube-system", &fleet, |snapshot| {
             let mut orders = snapshot.orders.clone();
-            let pause = Pause { by: by.clone(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
-            orders.pause(&PoolName::new(&by).expect("a name"), &pause);
+            let pause = Pause {
+                by: by.clone(),
+                at: Timestamp::UNIX_EPOCH,
+                reason: "disks".to_owned(),
+                whole_fleet: false,
+                allowed: None,
+            };
+            orders.pause(Some(&PoolName::new(&by).expect("a name")), &pause);
             Some(orders)
         })
         .await
@@ -410,6 +416,7 @@ async fn only_the_named_holder_gets_an_abort_and_release_removes_it() {
         at: Timestamp::UNIX_EPOCH,
         reason: None,
         back: false,
+        fleet_paused: false,
     };
     let (reader, store, _) = lease_server(None);
     let fleet = FleetName::new("prod").expect("a name");

@@ -109,6 +109,10 @@ map! {
         /// its canaries have held. Default {default}.
         #[default(false)]
         "poolPointers" => pool_pointers: bool,
+        /// Whether all pools are paused, whatever they set themselves. A sync of such a revision also stops the sync that
+        /// runs. Default {default}.
+        #[default(false)]
+        "paused" => paused: bool,
         /// Default of how configurations are placed.
         "kubelet" => kubelet: FleetKubeletSpec,
         /// Default rollout policy.

@@ -143,6 +143,7 @@ impl RolloutSpec {
             max_failures: set.max_failures(),
             convergence_timeout: set.convergence_timeout(),
             paused: set.paused(),
+            fleet_paused: false,
             allow_disruption: set.allow_disruption(),
             accept_removed: BTreeSet::new(),
             accept_overridden: BTreeSet::new(),

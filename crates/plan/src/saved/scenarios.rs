@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::fixtures::{
-    canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
-    source, with_config_map,
+    canary, desired, fetched, node, node_name, observed, on, options, pause, policy, pool, pool_name, refusing,
+    rendered, source, with_config_map,
 };
 use crate::make;
 use crate::reviewed::Risk;
@@ -261,12 +261,7 @@ fn compares_every_policy_field() {
 
 #[test]
 fn reports_pause_and_resume() {
-    let pause = |by: &str| Pause {
-        by: by.to_owned(),
-        at: jiff::Timestamp::UNIX_EPOCH,
-        reason: "disks".to_owned(),
-        allowed: None,
-    };
+    let pause = |by: &str| Pause { by: by.to_owned(), ..pause("disks") };
     let order = |now: &mut SimHarness, by: &str| drop(now.observed.orders.pauses.insert(pool_name("a"), pause(by)));
     let found = sim().after(|now| order(now, "ada"));
     assert_eq!(found, one("/plan/pools/a/paused", "pool a: paused is true, and was false"));

@@ -4,6 +4,7 @@
 
 use nodecfg_contract::names::PoolName;
 use nodecfg_plan::Plan;
+use nodecfg_plan::fixtures::pause;
 use nodecfg_rollout::instant::{Instant, Now};
 use nodecfg_rollout::machine::{Command, Input, Mode, StateMachine};
 use nodecfg_rollout::verify::Verify;
@@ -18,7 +19,7 @@ fn aborted() -> StopReason {
 }
 
 fn paused() -> StopReason {
-    StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() }
+    StopReason::Paused(pause("disks"))
 }
 
 /// A machine and its clocks, which tests drive.
