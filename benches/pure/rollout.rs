@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
-use nodecfg_fleet::MaxUnavailable;
+use nodecfg_fleet::NodeShare;
 use nodecfg_observed::{Node, Observed};
 use nodecfg_plan::convergence::{WaitContext, evaluate};
 use nodecfg_plan::{Plan, make};
@@ -79,7 +79,7 @@ pub fn rollout(criterion: &mut Criterion) {
         bencher.iter_batched(|| (), |()| roll_out(&plan, &states), BatchSize::PerIteration);
     });
     let mut limited = plan.clone();
-    limited.max_unavailable = Some(MaxUnavailable::Count(5000));
+    limited.max_unavailable = Some(NodeShare::Count(5000));
     group.bench_function("a whole rollout within a limit of all pools", |bencher| {
         bencher.iter_batched(|| (), |()| roll_out(&limited, &states), BatchSize::PerIteration);
     });

@@ -185,6 +185,15 @@ pub(super) fn event_text(now: Timestamp, event: &Event) -> String {
             format!("soaking for {}, then {next}", whole_duration(seconds_until(now, *until)))
         }
         Progress::DomainStarted { domain, nodes, .. } => format!("continuing with {domain}, {}", count(*nodes, "node")),
+        Progress::StepSoaking { until, begun } => {
+            format!(
+                "{} on the target, soaking for {}",
+                count(*begun, "node"),
+                whole_duration(seconds_until(now, *until))
+            )
+        }
+        Progress::StepStarted { limit: Some(limit) } => format!("continuing up to {}", count(*limit, "node")),
+        Progress::StepStarted { limit: None } => "continuing with all other nodes".to_owned(),
         Progress::Stopped { reason, .. } => format!("{}: {}", bad("stopped"), message(reason)),
     }
 }

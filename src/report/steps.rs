@@ -19,6 +19,8 @@ use nodecfg_rollout::progress::{Event, NodeCounts, Progress};
 pub const SMALL_ROLLOUT: usize = 12;
 /// The maximum number of pools whose stages are all printed. With more pools, only the first one's.
 pub const FEW_POOLS: usize = 4;
+/// The maximum number of domains or steps of few pools that are printed in full.
+const MAX_STAGES: usize = 40;
 /// The maximum number of problems of one kind that are printed in full.
 const MAX_IN_FULL: usize = 8;
 
@@ -40,6 +42,9 @@ impl Printed {
         let (text, most) = match kind {
             Kind::DrainBlocked | Kind::Counted(_) | Kind::Node(_) | Kind::PoolHeld | Kind::Stopped => {
                 (format!("{pool} {}", event_text(now, event)), MAX_IN_FULL)
+            }
+            Kind::DomainSoaking | Kind::DomainStarted | Kind::StepSoaking | Kind::StepStarted if pools <= FEW_POOLS => {
+                (format!("{pool} {}", event_text(now, event)), MAX_STAGES)
             }
             _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
             _ => (pool.to_owned(), 1),
@@ -78,6 +83,8 @@ enum Kind {
     Soaked,
     DomainSoaking,
     DomainStarted,
+    StepSoaking,
+    StepStarted,
     AwaitingTrials,
     /// A problem of a node that the state of all nodes counts.
     Counted(&'static str),
@@ -122,6 +129,8 @@ impl Kind {
             Progress::Soaked => Self::Soaked,
             Progress::DomainSoaking { .. } => Self::DomainSoaking,
             Progress::DomainStarted { .. } => Self::DomainStarted,
+            Progress::StepSoaking { .. } => Self::StepSoaking,
+            Progress::StepStarted { .. } => Self::StepStarted,
             Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
             Progress::Stopped { .. } => Self::Stopped,
         })
@@ -138,6 +147,8 @@ impl Kind {
             Self::Soaked => format!("{pools}: canaries passed"),
             Self::DomainSoaking => format!("{pools} soaking between domains"),
             Self::DomainStarted => format!("{pools} continuing with the next domain"),
+            Self::StepSoaking => format!("{pools} soaking after a step"),
+            Self::StepStarted => format!("{pools} continuing after a step"),
             Self::AwaitingTrials => format!("{pools} waiting for trials"),
             Self::PointerNotMoved => format!("{pools} without a moved pointer"),
             Self::PoolHeld => format!("{pools} held"),

@@ -78,6 +78,8 @@ impl RunTimeline {
                 | Progress::Soaked
                 | Progress::DomainSoaking { .. }
                 | Progress::DomainStarted { .. }
+                | Progress::StepSoaking { .. }
+                | Progress::StepStarted { .. }
                 | Progress::GateOpened { .. },
                 _,
             ) => record.mark(at, event_text(now, event)),

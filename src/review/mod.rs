@@ -302,6 +302,18 @@ pub enum FileChangeKind {
     Removed,
 }
 
+/// The steps of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedSteps {
+    /// The steps in the notation of `pool.yaml`: `1, 5%, 25%`.
+    pub shares: String,
+    /// The largest number of nodes that have or get the configuration in each step.
+    pub limits: Vec<usize>,
+    /// How long each step soaks before the next one, or before all other nodes, in seconds.
+    pub soak_seconds: u64,
+}
+
 /// The nodes of a pool, and the effect of a sync on them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -323,6 +335,12 @@ pub struct Rollout {
     /// Whether a sync starts nodes of the pool. Unset if it does, or has none to start.
     #[serde(skip_serializing_if = "is_start")]
     pub start: PoolStart,
+    /// The steps before all other nodes. Unset without steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<PlannedSteps>,
+    /// The least time between the starts of two nodes, in seconds. Unset: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<u64>,
     /// The pools that must have converged before a node of this pool starts.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub after: BTreeSet<PoolName>,

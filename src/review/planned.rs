@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
-    PoolRisk, Refusal, Review, Rollout, Side, setting_changes, sizes,
+    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PlannedSteps, PoolChange,
+    PoolReview, PoolRisk, Refusal, Review, Rollout, Side, setting_changes, sizes,
 };
 use crate::status::Paused;
 use nodecfg_contract::Placement;
@@ -243,6 +243,13 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
     PoolRisk { worst, state_files, unknown, unknown_nodes, refused, unready_nodes }
 }
 
+fn steps(planned: &PoolPlan) -> Option<PlannedSteps> {
+    let (limits, steps) = (planned.step_limits(), &planned.policy.steps);
+    let shares: Vec<String> = steps.shares.iter().map(ToString::to_string).collect();
+    let soak_seconds = steps.soak.as_secs();
+    (!limits.is_empty()).then(|| PlannedSteps { shares: shares.join(", "), limits, soak_seconds })
+}
+
 fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
     let left = |left: &nodecfg_plan::LeftAlone| LeftAlone {
         node: left.node.clone(),
@@ -259,6 +266,8 @@ fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
         assign: planned.assignments(),
         drain: PlannedDrain::of(planned).filter(|_| !matches!(start, PoolStart::Stops { .. })),
         start,
+        steps: steps(planned),
+        interval_seconds: Some(planned.policy.interval.as_secs()).filter(|seconds| *seconds > 0),
         after: planned.policy.after.clone(),
         waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),

@@ -88,6 +88,8 @@ impl Listener for LiveView {
                 | Progress::Soaked
                 | Progress::DomainSoaking { .. }
                 | Progress::DomainStarted { .. }
+                | Progress::StepSoaking { .. }
+                | Progress::StepStarted { .. }
         );
         let is_one_of_many = is_stage && self.state.pools() > FEW_POOLS;
         let pools = self.state.pools();

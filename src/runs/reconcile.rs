@@ -229,9 +229,9 @@ impl Reconciliation<'_> {
         if self.header.ignored_windows.is_some() {
             plan = plan.ignoring_windows();
         }
-        // These commands change the pools that the user names.
+        // These commands change the pools that the user names, often in an incident.
         if matches!(self.purpose, Purpose::RollBack | Purpose::Reset) {
-            plan = plan.ignoring_order();
+            plan = plan.without_delays();
         }
         if self.purpose == Purpose::RollBack {
             plan = plan.returning_pointers(&planned.observed);

@@ -16,7 +16,7 @@ use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Desired, MaxUnavailable, PoolTarget};
+use nodecfg_fleet::{Desired, NodeShare, PoolTarget};
 use nodecfg_observed::{Node, Observed};
 use nodecfg_plan::{
     NodeSelection, NodeSelectionError, membership, pools_of_nodes, select_nodes, unavailable_without_pool,
@@ -70,7 +70,7 @@ impl ResetTarget {
             (pool.policy.paused, pool.policy.fleet_paused) = (false, false);
             limits.disruption.apply(&mut pool.policy);
             if let Some(number) = limits.max_unavailable {
-                pool.policy.max_unavailable = MaxUnavailable::Count(number);
+                pool.policy.max_unavailable = NodeShare::Count(number);
             }
         }
         Ok(Self { loaded, location, observed, origin: "in the repository" })
@@ -130,7 +130,7 @@ impl ResetLimits {
         }
         for pool in desired.pools.values_mut() {
             self.disruption.apply(&mut pool.policy);
-            pool.policy.max_unavailable = MaxUnavailable::Count(left);
+            pool.policy.max_unavailable = NodeShare::Count(left);
         }
         Ok(desired)
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::domains::DomainStatus;
 use super::new_nodes::NewNodes;
+use super::steps::StepStatus;
 use super::unproven::UnprovenNodes;
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, SizeStatus, State};
 use kubelet_config::capacity::Capacity;
@@ -341,6 +342,7 @@ fn pools(
                 configurations: configurations(&nodes),
                 held: pool.filter(|_| states.contains_key(&State::Behind)).and_then(|pool| held(pool, at)),
                 domain: pool.and_then(|pool| DomainStatus::of(pool.policy.order.as_ref()?, &nodes, observed)),
+                step: pool.and_then(|pool| StepStatus::of(&pool.policy.steps, &nodes)),
                 new_nodes: NewNodes::of(&nodes),
                 unproven: UnprovenNodes::of(&nodes),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),

@@ -23,6 +23,7 @@ mod build;
 mod changes;
 mod domains;
 mod new_nodes;
+mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unproven;
@@ -32,6 +33,7 @@ pub use changes::{Change, changes};
 pub use domains::DomainStatus;
 pub use new_nodes::NewNodes;
 pub use nodecfg_plan::state::{Grade, State};
+pub use steps::StepStatus;
 pub use unproven::UnprovenNodes;
 
 /// Status of the fleets of a cluster.
@@ -141,6 +143,9 @@ pub struct PoolStatus {
     /// The domain that a rollout changes now, or next. Unset without an order, and if all nodes run their target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainStatus>,
+    /// The step that a rollout is at. Unset without steps, after the last one, and if no node waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepStatus>,
     /// Nodes that never had the configuration of the pool. Unset without such nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_nodes: Option<NewNodes>,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::arguments::selector::parse_selector;
 use nodecfg_contract::error_text;
-use nodecfg_fleet::{Desired, Pool};
+use nodecfg_fleet::{Desired, NodeShare, Pool, RolloutPolicy, Steps};
 use nodecfg_observed::{CreationTime, Node, Observed, Obstacle};
 use nodecfg_plan::fixtures::*;
 
@@ -118,6 +118,30 @@ fn desired_content_under_another_name_is_converged() {
     observed.nodes.insert(node.name.clone(), node);
     let status = compared(&desired([a]), &observed, Vec::new());
     assert_eq!((state_of(&status, "a1"), &status.nodes[0].verdict), (State::Converged, &Convergence::Converged));
+}
+
+#[test]
+fn step_is_the_first_that_is_not_passed() {
+    let shares = vec![NodeShare::Count(1), NodeShare::Percent(50)];
+    let steps = Steps { shares, soak: std::time::Duration::ZERO };
+    let a = pool("a", 64, RolloutPolicy { steps, ..policy(1) });
+    let step = |begun: usize| {
+        let mut cluster = observed([]);
+        let target = target(&mut cluster, &a);
+        for index in 0..6 {
+            let node = node(&format!("n{index}"), "a");
+            let node = if index < begun { on(node, &target) } else { node };
+            cluster.nodes.insert(node.name.clone(), node);
+        }
+        let status = compared(&desired([a.clone()]), &cluster, Vec::new());
+        status.pools[0].step.as_ref().map(ToString::to_string)
+    };
+    let text = |position, begun, limit| {
+        Some(format!("{position} of 2: {begun} of at most {limit} nodes have or get the configuration"))
+    };
+    let all: Vec<Option<String>> = (0..=6).map(step).collect();
+    let expected = [text(1, 0, 1), text(1, 1, 1), text(2, 2, 3), text(2, 3, 3), None, None, None];
+    assert_eq!(all, expected);
 }
 
 #[test]
@@ -270,7 +294,7 @@ fn nodes_without_any_configuration_are_new() {
 #[test]
 fn first_domain_that_has_not_converged_is_on() {
     let order = nodecfg_fleet::NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::ZERO };
-    let policy = nodecfg_fleet::RolloutPolicy { order: Some(order), ..policy(1) };
+    let policy = RolloutPolicy { order: Some(order), ..policy(1) };
     let a = pool("a", 64, policy);
     let mut observed = observed([]);
     let on_a = target(&mut observed, &a);

@@ -115,6 +115,8 @@ impl RolloutSpans {
             Progress::Soaked => self.note(event, "soaked"),
             Progress::DomainSoaking { .. } => self.note(event, "soaking after a domain"),
             Progress::DomainStarted { .. } => self.note(event, "domain started"),
+            Progress::StepSoaking { .. } => self.note(event, "soaking after a step"),
+            Progress::StepStarted { .. } => self.note(event, "step started"),
             Progress::AwaitingTrials { .. } => self.note(event, "awaiting trials"),
             Progress::TrialPassed => self.note(event, "trial passed"),
             Progress::Stopped { reason } => {

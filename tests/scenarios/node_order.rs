@@ -1,10 +1,11 @@
-//! Scenarios of nodes that start in the order of a label.
+//! Scenarios of nodes that start in the order of a label, and in steps.
 
 use crate::harness::{Cluster, ClusterSetup, Repository};
 
 scenarios! {
     Anything {
         zones_follow_each_other,
+        steps_soak_before_more_nodes_start,
     }
 }
 
@@ -50,5 +51,32 @@ async fn zones_follow_each_other(start: ClusterSetup) {
     assert_eq!(told, expected, "{run}");
     let run = cluster.run("status", &repository, &[]).await.exits(0);
     run.does_not_print("Order:");
+    cluster.down().await;
+}
+
+async fn steps_soak_before_more_nodes_start(start: ClusterSetup) {
+    let cluster = start.pool("a", 6).up().await;
+    let spec = "{maxUnavailable: 6, steps: [1, 50%], soak: 1s, interval: 100ms}";
+    let repository = Repository::of_pool("registryPullQPS: 6", spec);
+    let run = cluster.run("diff", &repository, &[]).await.exits(1);
+    run.prints("in steps: at most 1, then 3 of 6 nodes, each with 1s soak, then the rest");
+    cluster.run("status", &repository, &[]).await.exits(0).prints("step: a 1 of 2: 0 of at most 1 nodes have");
+
+    let labels = serde_json::json!({"metadata": {"labels": {"slot": "first"}}});
+    cluster.patch("/api/v1/nodes/a-1", labels).await;
+    cluster.sync(&repository, &["-l", "slot=first"]).await.exits(0);
+    cluster.run("status", &repository, &[]).await.exits(0).prints("step: a 1 of 2: 1 of at most 1 nodes have");
+
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(0);
+    let tell = |line: &serde_json::Value| match line["event"].as_str()? {
+        "assigned" => Some(line["node"].as_str().unwrap_or_default().to_owned()),
+        "stepSoaking" => Some(format!("{} soak", line["begun"])),
+        "stepStarted" => Some(format!("up to {}", line["limit"])),
+        _ => None,
+    };
+    let told: Vec<String> = run.json_lines().iter().filter_map(tell).collect();
+    let expected = ["1 soak", "up to 3", "a-2", "a-3", "3 soak", "up to null", "a-4", "a-5", "a-6"];
+    assert_eq!(told, expected, "{run}");
+    cluster.run("status", &repository, &[]).await.exits(0).does_not_print("step:");
     cluster.down().await;
 }

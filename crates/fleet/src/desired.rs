@@ -6,6 +6,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+
 use crate::drain::{DrainMode, DrainPolicy};
 use crate::fields::map;
 use crate::gates::Gate;
@@ -34,7 +36,7 @@ pub struct Desired {
     /// commit.
     pub uncommitted: usize,
     /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
-    pub max_unavailable: Option<MaxUnavailable>,
+    pub max_unavailable: Option<NodeShare>,
     /// Whether the configuration of each pool is published for new nodes (`spec.poolPointers`).
     pub pool_pointers: bool,
     /// Whether every pool is paused (`spec.paused`).
@@ -265,7 +267,7 @@ impl Rendered {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutPolicy {
     /// Limit of unavailable nodes. Default 10%.
-    pub max_unavailable: MaxUnavailable,
+    pub max_unavailable: NodeShare,
     /// Canaries, which start before all other nodes. `None`: one of each size, if the pool has sizes.
     pub canary: Option<Canary>,
     /// Number of failed nodes that the rollout tolerates. Default 0: the first failure stops it.
@@ -287,8 +289,14 @@ pub struct RolloutPolicy {
     pub drain: DrainPolicy,
     /// When nodes may start. Default: always.
     pub schedule: Schedule,
-    /// Order of the nodes by a label. `None`: by name.
+    /// Order of the nodes by a label. `None`: they are one domain.
     pub order: Option<NodeOrder>,
+    /// Order of the nodes within a domain.
+    pub start_order: StartOrder,
+    /// Steps. Default: none.
+    pub steps: Steps,
+    /// Least time between the starts of two nodes. Default: none.
+    pub interval: Duration,
     /// Pools that must have converged before a node of this pool starts.
     pub after: BTreeSet<PoolName>,
     /// Conditions that must hold before the next step, by name.
@@ -316,6 +324,13 @@ impl RolloutPolicy {
     #[must_use]
     pub fn canary_soak(&self) -> Duration {
         self.canary.filter(|canary| canary.nodes > 0).map_or(Duration::ZERO, |canary| canary.soak)
+    }
+
+    /// The longest soak time within a rollout.
+    #[must_use]
+    pub fn longest_soak(&self) -> Duration {
+        let of_order = self.order.as_ref().map_or(Duration::ZERO, |order| order.soak);
+        self.canary_soak().max(of_order).max(self.steps.soak)
     }
 
     /// Reports whether nodes are drained for changes that need it.
@@ -347,17 +362,17 @@ impl RolloutPolicy {
     }
 }
 
-/// Budget: a number of nodes or a share of the pool.
+/// A number of nodes, or a percentage of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MaxUnavailable {
+pub enum NodeShare {
     /// Number of nodes, at least 1.
     Count(u32),
     /// Percentage of the pool's nodes, 1 to 100, rounded down to at least one node.
     Percent(u8),
 }
 
-impl MaxUnavailable {
-    /// Budget of a pool with `nodes` nodes, at least 1.
+impl NodeShare {
+    /// Number of nodes of a pool with `nodes` nodes, at least 1.
     #[must_use]
     pub fn of(self, nodes: usize) -> usize {
         match self {
@@ -367,12 +382,73 @@ impl MaxUnavailable {
     }
 }
 
-impl fmt::Display for MaxUnavailable {
+impl fmt::Display for NodeShare {
     /// Notation of `pool.yaml`: `3`, `25%`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
             Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Steps of a rollout: shares of a pool. The nodes that have or get the target may not be more than a step before it has
+/// soaked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// The shares, in order. Without any, the rollout has no steps.
+    pub shares: Vec<NodeShare>,
+    /// Time from the end of the last node of a step to the start of the next node.
+    pub soak: Duration,
+}
+
+impl Steps {
+    /// The largest number of nodes of each step, in rising order, in a pool with `nodes` nodes. Without steps that change
+    /// nothing: those that are no larger than the one before, and that of all nodes.
+    #[must_use]
+    pub fn limits(&self, nodes: usize) -> Vec<usize> {
+        let mut limits: Vec<usize> = Vec::new();
+        for limit in self.shares.iter().map(|share| share.of(nodes)).filter(|limit| *limit < nodes) {
+            if limits.last().is_none_or(|last| *last < limit) {
+                limits.push(limit);
+            }
+        }
+        limits
+    }
+}
+
+impl fmt::Display for Steps {
+    /// Notation of `pool.yaml`, with the soak: `1, 5%, soak 10m`. Empty without steps.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shares.iter().try_for_each(|share| write!(f, "{share}, "))?;
+        if self.shares.is_empty() { Ok(()) } else { write!(f, "soak {}", duration::format(self.soak)) }
+    }
+}
+
+/// Order in which the nodes of a pool start, or those of a domain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+pub enum StartOrder {
+    /// By name.
+    #[default]
+    Name,
+    /// By the age of the Node, the newest first.
+    Newest,
+    /// By the age of the Node, the oldest first.
+    Oldest,
+}
+
+impl StartOrder {
+    /// All orders.
+    pub const ALL: [Self; 3] = [Self::Name, Self::Newest, Self::Oldest];
+
+    /// Notation of `pool.yaml`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Newest => "newest",
+            Self::Oldest => "oldest",
         }
     }
 }
@@ -413,12 +489,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn steps_rise_and_end_below_the_pool() {
+        let steps = |shares: &[NodeShare], nodes| Steps { shares: shares.to_vec(), soak: Duration::ZERO }.limits(nodes);
+        let usual = [NodeShare::Count(1), NodeShare::Percent(5), NodeShare::Percent(25)];
+        assert_eq!(steps(&usual, 1000), [1, 50, 250]);
+        assert_eq!(steps(&usual, 20), [1, 5], "5% is the step before");
+        assert_eq!(steps(&usual, 2), [1]);
+        assert_eq!(steps(&usual, 1), [0; 0]);
+        assert_eq!(steps(&usual, 0), [0; 0]);
+        assert_eq!(steps(&[NodeShare::Count(10), NodeShare::Percent(5), NodeShare::Percent(100)], 100), [10]);
+    }
+
+    #[test]
     fn rounds_budget_down_to_at_least_one() {
-        assert_eq!(MaxUnavailable::Percent(25).of(7), 1);
-        assert_eq!(MaxUnavailable::Percent(25).of(8), 2);
-        assert_eq!(MaxUnavailable::Percent(10).of(0), 1);
-        assert_eq!(MaxUnavailable::Percent(100).of(15_000), 15_000);
-        assert_eq!(MaxUnavailable::Count(0).of(5), 1);
-        assert_eq!(MaxUnavailable::Count(9).of(5), 9);
+        assert_eq!(NodeShare::Percent(25).of(7), 1);
+        assert_eq!(NodeShare::Percent(25).of(8), 2);
+        assert_eq!(NodeShare::Percent(10).of(0), 1);
+        assert_eq!(NodeShare::Percent(100).of(15_000), 15_000);
+        assert_eq!(NodeShare::Count(0).of(5), 1);
+        assert_eq!(NodeShare::Count(9).of(5), 9);
     }
 }

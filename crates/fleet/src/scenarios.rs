@@ -142,7 +142,7 @@ fn example_has_no_findings() {
     let names: Vec<_> = desired.pools.keys().map(PoolName::as_str).collect();
     assert_eq!(names, ["edge", "general", "gpu"]);
     let gpu = &desired.pools[&PoolName::new("gpu").expect("a name")];
-    assert_eq!(gpu.policy.max_unavailable, MaxUnavailable::Percent(25));
+    assert_eq!(gpu.policy.max_unavailable, NodeShare::Percent(25));
     assert_eq!(gpu.policy.canary, Some(Canary { nodes: 1, soak: Duration::from_secs(3) }));
     assert_eq!(
         config(&desired, "gpu").document.root.get("maxPods").map(|n| n.place.to_string()).as_deref(),
@@ -212,7 +212,7 @@ fn reports_all_errors_at_once() {
             "error bad-value pools/gpu/pool.yaml:10 `spec.nodeSelector.matchExpressions[1]`: the label key \"-c\" must start and end with a letter or a digit",
             "error bad-value pools/gpu/pool.yaml:11 `spec.nodeSelector.matchExpressions[2]`: Exists takes no values",
             "error wrong-type pools/gpu/pool.yaml:12 `spec.kubelet.local` must be a boolean, not the text \"true\"",
-            "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxUnavailable`: the text \"150%\" is not a budget",
+            "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxUnavailable`: the text \"150%\" is neither a number of nodes nor a percentage",
             "error wrong-type pools/gpu/pool.yaml:13 `spec.rollout.canary.soak` must be a duration such as 10m, not the number 10",
             "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.convergenceTimeout`: \"1d\" is not a duration",
             "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxFailures`: -1 is not a number of nodes",

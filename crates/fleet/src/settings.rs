@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::{Canary, RolloutPolicy};
+use crate::{Canary, RolloutPolicy, StartOrder};
 use kubelet_config::values::duration;
 
 /// A setting of a rollout policy.
@@ -21,7 +21,7 @@ pub const PAUSED: &str = "spec.rollout.paused";
 pub const MAX_UNAVAILABLE: &str = "spec.rollout.maxUnavailable";
 
 /// Every setting.
-pub const POLICY_SETTINGS: [PolicySetting; 15] = [
+pub const POLICY_SETTINGS: [PolicySetting; 17] = [
     PolicySetting {
         path: MAX_UNAVAILABLE,
         meaning: "how many nodes may be unavailable at once",
@@ -68,10 +68,16 @@ pub const POLICY_SETTINGS: [PolicySetting; 15] = [
         meaning: "when nodes may start",
         read: |policy| policy.schedule.to_string(),
     },
+    PolicySetting { path: "spec.rollout.order", meaning: "the order of the nodes", read: order },
     PolicySetting {
-        path: "spec.rollout.order",
-        meaning: "the order of the nodes",
-        read: |policy| policy.order.as_ref().map_or_else(String::new, ToString::to_string),
+        path: "spec.rollout.steps",
+        meaning: "the shares of the pool that must soak before more nodes start",
+        read: |policy| policy.steps.to_string(),
+    },
+    PolicySetting {
+        path: "spec.rollout.interval",
+        meaning: "the least time between the starts of two nodes",
+        read: |policy| duration::format(policy.interval),
     },
     PolicySetting {
         path: "spec.rollout.after",
@@ -94,6 +100,13 @@ pub const POLICY_SETTINGS: [PolicySetting; 15] = [
         read: |policy| policy.check_pods.to_string(),
     },
 ];
+
+fn order(policy: &RolloutPolicy) -> String {
+    let by = policy.order.as_ref().map(ToString::to_string);
+    let start_order = Some(policy.start_order).filter(|order| *order != StartOrder::Name);
+    let nodes = start_order.map(|order| format!("{} nodes first", order.as_str()));
+    list(by.into_iter().chain(nodes))
+}
 
 fn list<T: Display>(values: impl IntoIterator<Item = T>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
@@ -118,7 +131,7 @@ mod tests {
     use nodecfg_contract::names::GateName;
 
     /// Fields that another setting contains.
-    const CONTAINED: [&str; 2] = ["exclusions", "outsideWindows"];
+    const CONTAINED: [&str; 3] = ["exclusions", "outsideWindows", "soak"];
 
     fn texts(policy: &RolloutPolicy) -> Vec<String> {
         POLICY_SETTINGS.iter().map(|setting| (setting.read)(policy)).collect()

@@ -14,8 +14,8 @@ use kubelet_config::risk::{self, Class, direction};
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::{Assignment, ContentHash, KUBELET_KEY, Placement};
-use nodecfg_fleet::Desired;
 use nodecfg_fleet::drain::DrainMode;
+use nodecfg_fleet::{Desired, StartOrder};
 use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
 
 mod changed_fields;
@@ -226,6 +226,7 @@ impl Checker<'_> {
         let repeats = |a: &u8, b: &u8| pool.policy.order.is_some() && (*a, *b) == (2, 2);
         self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), subject, "its waves are out of order");
         self.domains(pool, subject);
+        self.start_order(pool, subject);
 
         for of_size in pool.targets.by_size() {
             self.target(pool, of_size, subject);
@@ -276,6 +277,19 @@ impl Checker<'_> {
         }
         self.require(ascends, subject, "its domains are out of order");
         self.require(right, subject, "its waves differ from its domains");
+    }
+
+    /// The nodes of each wave are in the order of the policy.
+    fn start_order(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
+        let created = |step: &Step| self.observed.nodes.get(&step.node).and_then(|node| node.created);
+        let is_before = |a: &Step, b: &Step| match (pool.policy.start_order, created(a), created(b)) {
+            (StartOrder::Newest, Some(of_a), Some(of_b)) if of_a != of_b => of_a > of_b,
+            (StartOrder::Oldest, Some(of_a), Some(of_b)) if of_a != of_b => of_a < of_b,
+            (StartOrder::Newest | StartOrder::Oldest, of_a, of_b) if of_a.is_some() != of_b.is_some() => of_a.is_some(),
+            _ => a.node < b.node,
+        };
+        let in_order = pool.waves.iter().all(|wave| wave.steps.is_sorted_by(is_before));
+        self.require(in_order, subject, "its nodes are out of order");
     }
 
     /// A pool has as many canaries as its policy says. Without such a policy, it has one canary of each size.

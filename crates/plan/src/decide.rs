@@ -96,6 +96,7 @@ pub fn decide(
             max_disruption: rules.policy.max_disruption(drain),
         };
         let marked = drain_by(node, rules.fleet).is_some();
+        let self_assigned = node.is_self_assigned();
         let (node, available) = (node.name.clone(), is_available(node));
         let (was_ready, can_return, rollback_needs) = (ready, false, None);
         Decision::Step(Step {
@@ -111,6 +112,7 @@ pub fn decide(
             domain: 0,
             drain_unknown: need == DrainNeed::Unknown,
             marked,
+            self_assigned,
         })
     };
     let assigned_hash = content.assigned;

@@ -24,7 +24,7 @@ use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, KUBELET_KEY, KubeletVersion, Placement};
 use nodecfg_fleet::schedule::Exclusion;
 use nodecfg_fleet::snapshot::Snapshot;
-use nodecfg_fleet::{Canary, Checks, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy, build};
+use nodecfg_fleet::{Canary, Checks, Desired, NodeShare, Pool, PoolTarget, Rendered, RolloutPolicy, build};
 use nodecfg_observed::{
     ConfigMapKey, ListVersions, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Pause, Readiness,
 };
@@ -72,7 +72,7 @@ pub fn rendered_of(pool: &str, fields: &str) -> Rendered {
 }
 
 pub fn policy(max_unavailable: u32) -> RolloutPolicy {
-    RolloutPolicy { max_unavailable: MaxUnavailable::Count(max_unavailable), ..RolloutPolicy::default() }
+    RolloutPolicy { max_unavailable: NodeShare::Count(max_unavailable), ..RolloutPolicy::default() }
 }
 
 /// An exclusion that starts this many seconds after 1970, of this many seconds.

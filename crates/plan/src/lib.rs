@@ -19,6 +19,7 @@
 //! This crate must not use a client, a clock or a terminal.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -28,7 +29,7 @@ use nodecfg_contract::Assignment;
 use nodecfg_contract::config_map::PoolConfigMap;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_fleet::schedule::Schedule;
-use nodecfg_fleet::{MaxUnavailable, RolloutPolicy};
+use nodecfg_fleet::{NodeShare, RolloutPolicy, Steps};
 use nodecfg_observed::{Node, Pause};
 
 mod changes;
@@ -132,7 +133,7 @@ pub struct Plan {
     /// ConfigMaps that the steps need, by name.
     pub config_maps: Vec<ConfigMapPlan>,
     /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
-    pub max_unavailable: Option<MaxUnavailable>,
+    pub max_unavailable: Option<NodeShare>,
     /// Pools by name.
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool, by name. The plan leaves them unchanged.
@@ -196,6 +197,13 @@ impl PoolPlan {
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.policy.is_paused() || (self.paused.is_some() && !self.despite_pause)
+    }
+
+    /// The largest number of nodes that may have or get the target in each step of the rollout, in rising order. Empty
+    /// without steps.
+    #[must_use]
+    pub fn step_limits(&self) -> Vec<usize> {
+        self.policy.steps.limits(self.nodes)
     }
 
     /// Steps of all waves.
@@ -281,10 +289,13 @@ impl Plan {
         Some(self.max_unavailable?.of(self.pools.iter().map(|pool| pool.nodes).sum()))
     }
 
-    /// The same plan without an order of its pools: none waits for another one.
+    /// The same plan without what delays the nodes of a sync: the order of its pools, steps, and the time between two starts.
     #[must_use]
-    pub fn ignoring_order(mut self) -> Self {
-        self.pools.iter_mut().for_each(|pool| pool.policy.after.clear());
+    pub fn without_delays(mut self) -> Self {
+        for policy in self.pools.iter_mut().map(|pool| &mut pool.policy) {
+            policy.after.clear();
+            (policy.steps, policy.interval) = (Steps::default(), Duration::ZERO);
+        }
         self
     }
 

@@ -117,7 +117,7 @@ mod tests {
         assert_eq!((plan.counts().assign, plan.counts().not_requested, plan.counts().skipped), (1, 3, 0));
         // A share of the pool is a share of all its nodes.
         let percent = |percent| nodecfg_fleet::RolloutPolicy {
-            max_unavailable: nodecfg_fleet::MaxUnavailable::Percent(percent),
+            max_unavailable: nodecfg_fleet::NodeShare::Percent(percent),
             ..policy(1)
         };
         let of_share = planned([pool("a", 64, percent(70))], &cluster, Scope::Nodes([node_name("n2")].into()));

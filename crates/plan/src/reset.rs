@@ -8,7 +8,7 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::POOL_LABEL;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
-use nodecfg_fleet::{Desired, MaxUnavailable, Pool, PoolTarget, RolloutPolicy};
+use nodecfg_fleet::{Desired, NodeShare, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};
 
 /// The pool of nodes whose ConfigMap names no pool or is unknown.
@@ -92,7 +92,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             nodes.insert(node.name.clone());
         }
     }
-    let policy = RolloutPolicy { max_unavailable: MaxUnavailable::Count(budget), ..RolloutPolicy::default() };
+    let policy = RolloutPolicy { max_unavailable: NodeShare::Count(budget), ..RolloutPolicy::default() };
     let pool = |(name, nodes): (PoolName, BTreeSet<NodeName>)| {
         let place = Place::whole_file(format!("pools/{name}"));
         let pool = Pool {

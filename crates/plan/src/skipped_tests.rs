@@ -61,6 +61,7 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
         domain: 0,
         drain_unknown: false,
         marked: false,
+        self_assigned: false,
     };
     match pool.waves.last_mut() {
         Some(wave) => wave.steps.push(step),

@@ -145,6 +145,9 @@ pub struct Step {
     /// Whether the node has the mark of a drain by this fleet.
     #[serde(skip)]
     pub marked: bool,
+    /// Whether the node's own agent wrote its present assignment. Such a node proves nothing for others.
+    #[serde(skip)]
+    pub self_assigned: bool,
 }
 
 fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) -> Result<S::Ok, S::Error> {

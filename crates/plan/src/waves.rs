@@ -9,7 +9,7 @@ use crate::present::{is_broken, proves};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::NodeName;
-use nodecfg_fleet::{NodeOrder, RolloutPolicy};
+use nodecfg_fleet::{NodeOrder, RolloutPolicy, StartOrder};
 use nodecfg_observed::{Node, Observed};
 
 /// Canaries of a pool: a number of its nodes, or one node of each size if the policy sets none. The only node of a size
@@ -57,6 +57,16 @@ impl Canaries {
     }
 }
 
+/// What orders a node by its age. `None` for the order by name, and if its age is unknown.
+fn age(node: &Node, order: StartOrder) -> Option<i64> {
+    let created = node.created?.timestamp().as_second();
+    match order {
+        StartOrder::Name => None,
+        StartOrder::Newest => Some(-created),
+        StartOrder::Oldest => Some(created),
+    }
+}
+
 /// Groups the nodes of a pool: broken, in transition, to be assigned, and unchanged.
 #[derive(Default)]
 pub(super) struct Sorter {
@@ -76,6 +86,8 @@ pub(super) struct Sorter {
     domains: Vec<Domain>,
     /// Positions of the domains with nodes that point at the target.
     begun: BTreeSet<usize>,
+    /// Second of the creation of each node, negated if the newest come first. Empty for the order by name.
+    ages: BTreeMap<NodeName, i64>,
 }
 
 impl Sorter {
@@ -89,8 +101,12 @@ impl Sorter {
     ) -> Self {
         let (canaries, soak_seconds) = (Canaries::of(policy, targets), policy.canary_soak().as_secs());
         let sorter = Self { canaries, soak_seconds, pointer_due, order: policy.order.clone(), ..Self::default() };
-        let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(|node| sorter.domain_of(node)).collect();
-        Self { domains: domains.into_iter().collect(), ..sorter }
+        let (mut domains, mut ages) = (BTreeSet::new(), BTreeMap::new());
+        for node in nodes {
+            domains.extend(sorter.domain_of(node));
+            ages.extend(age(node, policy.start_order).map(|age| (node.name.clone(), age)));
+        }
+        Self { domains: domains.into_iter().collect(), ages, ..sorter }
     }
 
     /// Domain of a node. `None` without an order.
@@ -142,6 +158,7 @@ impl Sorter {
                         drain: false,
                         drain_unknown: false,
                         marked: false,
+                        self_assigned: false,
                     });
                 }
                 self.left_alone.push(left);
@@ -185,8 +202,13 @@ impl Sorter {
     /// The progress of an earlier run is read from the cluster alone. Until more nodes have converged than the pool
     /// has canaries, the converged nodes and then other nodes are the canaries, and soak again.
     pub(super) fn waves(mut self) -> (Vec<Domain>, Vec<Wave>, Vec<LeftAlone>) {
-        self.in_flight.sort_by_key(|step| step.domain);
-        self.assigned.sort_by_key(|step| step.domain);
+        // Without a time of its creation, a node comes last.
+        let ages = std::mem::take(&mut self.ages);
+        let age = |step: &Step| ages.get(&step.node).copied().unwrap_or(i64::MAX);
+        let in_order = |a: &Step, b: &Step| (age(a), &a.node).cmp(&(age(b), &b.node));
+        for steps in [&mut self.in_flight, &mut self.assigned] {
+            steps.sort_by(|a, b| a.domain.cmp(&b.domain).then_with(|| in_order(a, b)));
+        }
         let mut waves = Vec::new();
         let mut canaries = Vec::new();
         let mut soak_seconds = 0;
@@ -229,7 +251,7 @@ impl Sorter {
             .map(|(domain, steps)| (WaveKind::Rest, self.wave_domain(domain, first == Some(domain)), steps));
         let kinds = [(WaveKind::Unavailable, None, broken), (WaveKind::Canary { soak_seconds }, None, canaries)];
         for (kind, domain, mut steps) in kinds.into_iter().chain(rest) {
-            steps.sort_by(|a, b| a.node.cmp(&b.node));
+            steps.sort_by(in_order);
             if !steps.is_empty() {
                 waves.push(Wave { kind, domain, steps });
             }

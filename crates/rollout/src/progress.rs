@@ -128,8 +128,8 @@ pub enum StartGate<T = Timestamp> {
         /// End of the soak time.
         until: T,
     },
-    /// All nodes of a domain have ended, and are watched for the soak time before the next domain begins.
-    SoakingDomain {
+    /// All nodes of a domain or of a step have ended, and are watched for the soak time before the next one begins.
+    SoakingStage {
         /// End of the soak time.
         until: T,
     },
@@ -143,7 +143,7 @@ impl<T> StartGate<T> {
         match self {
             Self::Canaries => StartGate::Canaries,
             Self::Soaking { until } => StartGate::Soaking { until: time(until) },
-            Self::SoakingDomain { until } => StartGate::SoakingDomain { until: time(until) },
+            Self::SoakingStage { until } => StartGate::SoakingStage { until: time(until) },
             Self::Open => StartGate::Open,
         }
     }
@@ -152,7 +152,7 @@ impl<T> StartGate<T> {
     #[must_use]
     pub fn soaks_until(self) -> Option<T> {
         match self {
-            Self::Soaking { until } | Self::SoakingDomain { until } => Some(until),
+            Self::Soaking { until } | Self::SoakingStage { until } => Some(until),
             Self::Canaries | Self::Open => None,
         }
     }
@@ -160,7 +160,7 @@ impl<T> StartGate<T> {
     /// Reports whether the canaries have passed, or there are none.
     #[must_use]
     pub(crate) fn has_passed_canaries(self) -> bool {
-        matches!(self, Self::SoakingDomain { .. } | Self::Open)
+        matches!(self, Self::SoakingStage { .. } | Self::Open)
     }
 }
 
@@ -325,6 +325,19 @@ pub enum Progress {
         domain: Domain,
         /// Number of nodes that have not started.
         nodes: usize,
+    },
+    /// All nodes of a step have ended, and are watched before further nodes start.
+    StepSoaking {
+        /// End of the soak time.
+        until: Timestamp,
+        /// Number of nodes that have the target.
+        begun: usize,
+    },
+    /// The nodes up to the next step may start.
+    StepStarted {
+        /// The largest number of nodes that may have or get the target. Unset: all nodes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
     },
     /// The pool starts no further node.
     Stopped {

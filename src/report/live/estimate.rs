@@ -37,8 +37,10 @@ pub(super) struct Pace {
     pub(super) canaries: usize,
     /// The soak time of canaries, in seconds.
     pub(super) soak: f64,
-    /// The soak times before domains that have not begun and do not soak now, in seconds.
-    pub(super) domain_soaks: f64,
+    /// The soak times of domains and steps that are still to come, in seconds.
+    pub(super) stage_soaks: f64,
+    /// The least time between two starts, in seconds.
+    pub(super) interval: f64,
     /// The time after which a node counts as failed, in seconds.
     pub(super) timeout: f64,
 }
@@ -52,7 +54,7 @@ impl Pace {
         }
         let remaining = match self.gate {
             StartGate::Open => self.of_rest(left),
-            StartGate::Soaking { until } | StartGate::SoakingDomain { until } => {
+            StartGate::Soaking { until } | StartGate::SoakingStage { until } => {
                 Some(seconds(now, until) + self.of_round(self.pending)?)
             }
             StartGate::Canaries => {
@@ -60,7 +62,7 @@ impl Pace {
                 Some(self.of_round(self.canaries)? - self.under_way()? + self.soak + self.of_round(rest)?)
             }
         };
-        remaining.map(|remaining| remaining + self.domain_soaks)
+        remaining.map(|remaining| remaining + self.stage_soaks)
     }
 
     /// The maximum remaining time in seconds, while [`remaining`](Self::remaining) is unknown: hanging nodes time
@@ -69,13 +71,14 @@ impl Pace {
         (self.pending == 0 && self.gate == StartGate::Open).then_some(self.timeout)
     }
 
-    /// The time for `nodes` nodes by the budget: rounds that take the mean duration each.
+    /// The time for `nodes` nodes by the budget: rounds that take the mean duration each, or the intervals between the
+    /// starts.
     fn of_round(&self, nodes: usize) -> Option<f64> {
         if nodes == 0 {
             return Some(0.0);
         }
         let parallel = self.parallel.filter(|parallel| *parallel > 0)?;
-        Some(nodes.div_ceil(parallel) as f64 * self.mean?)
+        Some((nodes.div_ceil(parallel) as f64 * self.mean?).max(nodes as f64 * self.interval))
     }
 
     /// The time in seconds that the oldest node has already spent, at most the mean duration. `None` if the mean is
@@ -146,7 +149,8 @@ mod tests {
         gate: StartGate::Open,
         canaries: 0,
         soak: 300.0,
-        domain_soaks: 0.0,
+        stage_soaks: 0.0,
+        interval: 0.0,
         timeout: 300.0,
     };
 
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!(Pace { mean: Some(12.0), ..start }.remaining(at(0)), Some(120.0));
         assert_eq!(Pace { mean: Some(12.0), oldest: 5.0, ..start }.remaining(at(0)), Some(115.0));
         assert_eq!(Pace { mean: Some(12.0), oldest: 99.0, ..start }.remaining(at(0)), Some(108.0));
+        assert_eq!(Pace { mean: Some(12.0), interval: 30.0, ..start }.remaining(at(0)), Some(3000.0));
     }
 
     #[test]
@@ -186,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn includes_soaks_between_domains() {
-        let pace = Pace { pending: 20, mean: Some(12.0), domain_soaks: 600.0, ..PACE };
+    fn includes_soaks_between_stages() {
+        let pace = Pace { pending: 20, mean: Some(12.0), stage_soaks: 600.0, ..PACE };
         assert_eq!(pace.remaining(at(0)), Some(24.0 + 600.0));
-        let soaking = StartGate::SoakingDomain { until: at(130) };
+        let soaking = StartGate::SoakingStage { until: at(130) };
         assert_eq!(Pace { gate: soaking, ..pace }.remaining(at(30)), Some(100.0 + 24.0 + 600.0));
     }
 

@@ -46,6 +46,13 @@ pub(super) struct Pool {
     soak: f64,
     /// The soak times before the domains that have not begun, in seconds.
     domain_soaks: VecDeque<f64>,
+    /// The limits of the steps that have not begun to soak, and their soak time in seconds.
+    steps: Vec<usize>,
+    step_soak: f64,
+    /// Whether the latest soak of a stage was that before a domain.
+    soaks_before_domain: bool,
+    /// The least time between two starts, in seconds.
+    interval: f64,
     /// The time after which a node counts as failed.
     timeout: Duration,
     /// The number of timed nodes and the sum of their durations in seconds.
@@ -94,6 +101,10 @@ impl Pool {
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
             soak: soak.as_secs_f64(),
             domain_soaks: domains.map(|domain| domain_soak(domain).as_secs_f64()).collect(),
+            steps: if assigns { plan.step_limits() } else { Vec::new() },
+            step_soak: mode.real_duration(plan.policy.steps.soak).as_secs_f64(),
+            soaks_before_domain: false,
+            interval: if assigns { mode.real_duration(plan.policy.interval).as_secs_f64() } else { 0.0 },
             timeout: mode.time_limit(&plan.policy),
             timed: (0, 0.0),
             open: (canaries == 0).then_some((start, 0)),
@@ -132,6 +143,15 @@ impl Pool {
                 self.domain_soaks.pop_front();
                 self.open = Some((now, 0));
             }
+            (Progress::DomainSoaking { .. }, _) => self.soaks_before_domain = true,
+            (Progress::StepSoaking { begun, .. }, _) => {
+                self.soaks_before_domain = false;
+                self.steps.retain(|limit| limit > begun);
+            }
+            (Progress::StepStarted { limit }, _) => {
+                self.steps.retain(|step| limit.is_some_and(|limit| *step >= limit));
+                self.open = Some((now, 0));
+            }
             (Progress::GateOpened { gate }, _) => drop(self.closed_gates.remove(gate)),
             _ => {}
         }
@@ -151,7 +171,7 @@ impl Pool {
         let (oldest, youngest) = (ages().fold(0.0, f64::max), ages().reduce(f64::min).unwrap_or(0.0));
         let skipped = match self.gate {
             _ if stopped => usize::MAX,
-            StartGate::SoakingDomain { .. } => 1,
+            StartGate::SoakingStage { .. } if self.soaks_before_domain => 1,
             _ => 0,
         };
         Pace {
@@ -166,7 +186,9 @@ impl Pool {
             gate: self.gate,
             canaries: self.canaries,
             soak: self.soak,
-            domain_soaks: self.domain_soaks.iter().skip(skipped).sum(),
+            stage_soaks: self.domain_soaks.iter().skip(skipped).sum::<f64>()
+                + if stopped { 0.0 } else { self.steps.len() as f64 * self.step_soak },
+            interval: self.interval,
             timeout: self.timeout.as_secs_f64(),
         }
     }

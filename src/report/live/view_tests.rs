@@ -81,7 +81,7 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, event: Event) {
         Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
         Progress::Gone => shift(|of| &mut of.pending, |of| &mut of.left),
         Progress::Soaking { until, .. } => gate = StartGate::Soaking { until: *until },
-        Progress::DomainSoaking { until, .. } => gate = StartGate::SoakingDomain { until: *until },
+        Progress::DomainSoaking { until, .. } => gate = StartGate::SoakingStage { until: *until },
         Progress::Soaked | Progress::DomainStarted { .. } => gate = StartGate::Open,
         _ => {}
     }

@@ -222,7 +222,10 @@ fn pool(review: &Review, group: &Group<'_>) -> Section {
     }
     blocks.extend(config_maps(group).or_else(|| config_map(review, pool)).map(|text| Item::new(text).into()));
     blocks.extend(
-        pool.rollout.iter().flat_map(|rollout| order::items(rollout, review.paused.is_some())).map(Block::Item),
+        pool.rollout
+            .iter()
+            .flat_map(|rollout| order::items(rollout, group.is_several(), review.paused.is_some()))
+            .map(Block::Item),
     );
     blocks.extend(files(pool).into_iter().map(Block::Item));
     Section {

@@ -6,7 +6,7 @@ use super::outlook::{MAX_NAMES, stop};
 use crate::report::document::{Item, Text};
 use crate::report::progress::message;
 use crate::report::{count, names, whole_duration};
-use crate::review::{LeftAlone, Rollout};
+use crate::review::{LeftAlone, PlannedSteps, Rollout};
 use nodecfg_plan::{Action, Step, Wave, WaveDomain, WaveKind, Why};
 use nodecfg_rollout::PoolStart;
 
@@ -14,23 +14,29 @@ use nodecfg_rollout::PoolStart;
 const MAX_WAVES: usize = 12;
 
 /// When the nodes of a pool start, which were assigned earlier, and which stay unchanged. `fleet_paused`: the pause of the
-/// whole fleet stands above.
-pub(super) fn items(rollout: &Rollout, fleet_paused: bool) -> Vec<Item> {
+/// whole fleet stands above. `is_several`: the rollout stands for those of several pools.
+pub(super) fn items(rollout: &Rollout, is_several: bool, fleet_paused: bool) -> Vec<Item> {
     let waves = rollout.waves.iter().take(MAX_WAVES).flat_map(wave_items);
     let more = rollout.waves.len().checked_sub(MAX_WAVES).filter(|more| *more > 0);
     let more = more.map(|more| Item::new(format!("then {}", count(more, "more value"))));
-    conditions(rollout, fleet_paused).into_iter().chain(waves).chain(more).chain(left_alone(rollout)).collect()
+    conditions(rollout, is_several, fleet_paused)
+        .into_iter()
+        .chain(waves)
+        .chain(more)
+        .chain(left_alone(rollout))
+        .collect()
 }
 
 /// Whether and when a sync starts the nodes of a pool: its pause, a stop, the pools before it, a hold, and unavailable
 /// nodes.
-fn conditions(rollout: &Rollout, fleet_paused: bool) -> Vec<Item> {
+fn conditions(rollout: &Rollout, is_several: bool, fleet_paused: bool) -> Vec<Item> {
     let pause = rollout.pause.as_ref().filter(|_| !fleet_paused || rollout.despite_pause).map(|pause| {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         Item::warning("paused", format!("{pause}{despite}"))
     });
     let in_repository = (rollout.paused && !fleet_paused && (rollout.pause.is_none() || rollout.despite_pause))
         .then(|| Item::warning("paused", "in the repository (spec.rollout.paused)"));
+    let pace = pace(rollout, is_several).map(Item::new);
     let stop = stop(rollout).map(|why| Item::warning("stops at once", why));
     let after = after(rollout).map(Item::new);
     let start = match &rollout.start {
@@ -38,7 +44,25 @@ fn conditions(rollout: &Rollout, fleet_paused: bool) -> Vec<Item> {
         PoolStart::Waits => Some(Item::new("waits until unavailable nodes recover: they use up maxUnavailable")),
         PoolStart::Starts | PoolStart::Stops { .. } => None,
     };
-    [pause, in_repository, stop, after, start].into_iter().flatten().collect()
+    [pause, in_repository, stop, after, start, pace].into_iter().flatten().collect()
+}
+
+/// The steps of a pool with nodes to assign, and the time between two starts. `is_several`: the pools have different numbers
+/// of nodes.
+fn pace(rollout: &Rollout, is_several: bool) -> Option<String> {
+    let steps = rollout.steps.as_ref().map(|PlannedSteps { shares, limits, soak_seconds }| {
+        let limits: Vec<String> = limits.iter().map(ToString::to_string).collect();
+        let most = match is_several {
+            true => format!("{shares} of the nodes"),
+            false => format!("at most {} of {}", limits.join(", then "), count(rollout.nodes, "node")),
+        };
+        let soak = Some(*soak_seconds).filter(|soak| *soak > 0);
+        let soak = soak.map_or_else(String::new, |soak| format!(", each with {} soak", whole_duration(soak)));
+        format!("in steps: {most}{soak}, then the rest")
+    });
+    let interval = rollout.interval_seconds.map(|seconds| format!("one start each {}", whole_duration(seconds)));
+    let parts: Vec<String> = steps.into_iter().chain(interval).collect();
+    (rollout.assign > 0 && !parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// The pools that a pool with nodes to assign waits for.

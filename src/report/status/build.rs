@@ -107,12 +107,12 @@ fn notes_of_pools(status: &FleetStatus) -> impl Iterator<Item = Item> {
         let Some(pool) = &of.pool else { continue };
         notes.extend(pool_notes(of, status).into_iter().map(|(label, text)| (label, pool, text)));
     }
-    let order = ["paused", "held", "order", "new", "unproven"];
+    let order = ["paused", "held", "order", "step", "new", "unproven"];
     // The sort is stable: pools keep their order.
     notes.sort_by_key(|(label, ..)| order.iter().position(|other| other == label));
     notes.into_iter().map(|(label, pool, text)| {
         let text = Text::name(pool.as_str()).then(format!(" {text}"));
-        if label == "order" { Item::labeled(label, text) } else { Item::warning(label, text) }
+        if matches!(label, "order" | "step") { Item::labeled(label, text) } else { Item::warning(label, text) }
     })
 }
 

@@ -93,6 +93,7 @@ pub(super) fn pool_notes(pool: &PoolStatus, status: &FleetStatus) -> Vec<(&'stat
         ("paused", pool.paused.as_ref().filter(|_| is_own).map(pause)),
         ("held", pool.held.as_ref().map(ToString::to_string)),
         ("order", pool.domain.as_ref().map(ToString::to_string)),
+        ("step", pool.step.as_ref().map(ToString::to_string)),
         ("new", pool.new_nodes.as_ref().map(|new| new.text(at))),
         ("unproven", pool.unproven.as_ref().map(UnprovenNodes::text)),
     ];

@@ -62,7 +62,7 @@ fn type_of(field: &Value, root: &Value) -> String {
     if let Some(name) = field["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
         return match name {
             "Duration" => "duration",
-            "MaxUnavailable" => "number or percentage",
+            "NodeShare" => "number or percentage",
             "LabelSelector" => "label selector",
             "KubernetesVersions" => "text or text[]",
             "Quantity" => "quantity",

@@ -6,7 +6,7 @@ use serde_json::json;
 use self::kubelet::{FleetKubeletSpec, KubeletSpec, KubernetesVersions};
 use self::rollout::RolloutSpec;
 use self::selector::NodeSelector;
-use crate::MaxUnavailable;
+use crate::NodeShare;
 use crate::fields::{dns_label_schema, map};
 use nodecfg_contract::names::NamespaceName;
 
@@ -104,7 +104,7 @@ map! {
         "namespace" => namespace: Option<NamespaceName>,
         /// Limit of unavailable nodes of all pools together, beside the limit of each pool: a number, or a percentage
         /// of the nodes of all pools, rounded down to at least one node. Default: no limit.
-        "maxUnavailable" => max_unavailable: Option<MaxUnavailable>,
+        "maxUnavailable" => max_unavailable: Option<NodeShare>,
         /// Publish the configuration of each pool for new nodes, in the ConfigMap `nodecfg-pool-<fleet>-<pool>`, once
         /// its canaries have held. Default {default}.
         #[default(false)]

@@ -1,6 +1,6 @@
 //! Scenario tests of the order of pools, and of the limit of all pools.
 
-use crate::MaxUnavailable;
+use crate::NodeShare;
 use crate::scenarios::{found, good};
 
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -83,7 +83,7 @@ fn fleet_has_a_limit_and_no_order() {
     };
     let pool = ("pools/a/kubelet.yaml", KUBELET);
     let limit = |spec: &str| good(&[("nodecfg.yaml", &fleet(spec)), pool]).max_unavailable;
-    assert_eq!(limit("maxUnavailable: 5%"), Some(MaxUnavailable::Percent(5)));
+    assert_eq!(limit("maxUnavailable: 5%"), Some(NodeShare::Percent(5)));
     assert_eq!(limit("rollout: {maxUnavailable: 5}"), None);
     let found = found(&[("nodecfg.yaml", &fleet("rollout: {after: [a]}")), pool]);
     let expected =

@@ -14,7 +14,7 @@ use crate::fields::{At, Entries, Fields, Located, Map, ReadField, choices, map, 
 use crate::gates::MAX_GATES;
 use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
-use crate::{Canary, MaxUnavailable, NodeOrder, RolloutPolicy};
+use crate::{Canary, NodeOrder, NodeShare, RolloutPolicy, StartOrder, Steps};
 use kubelet_config::document::Reading;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
@@ -34,8 +34,8 @@ map! {
     pub struct RolloutSpec {
         /// Limit of unavailable nodes: a number, or a percentage of the pool, rounded down to at least one node.
         /// Default {default}.
-        #[default(MaxUnavailable::Percent(10))]
-        "maxUnavailable" => max_unavailable: Option<MaxUnavailable>,
+        #[default(NodeShare::Percent(10))]
+        "maxUnavailable" => max_unavailable: Option<NodeShare>,
         /// Canaries, which start before all other nodes.
         "canary" => canary: Option<Canary>,
         /// Number of failed nodes that the rollout tolerates. Default {default}: the first failure stops it.
@@ -64,9 +64,20 @@ map! {
         /// Highest risk class of changes that may start outside of the windows: none, restart, drain, replace, never.
         /// Every change restarts the kubelet, also one of class none. Default: no change may.
         "outsideWindows" => outside_windows: Option<Class>,
-        /// Order of the nodes by a label, such as one zone after the other. A pool that sets it replaces the default of
-        /// the fleet as a whole; `{}` is the order by name. Default: by name.
+        /// Order of the nodes, such as one zone after the other. A pool that sets it replaces the default of the fleet as a
+        /// whole; `{}` is the order by name. Default: by name.
         "order" => order: Option<OrderSpec>,
+        /// Steps after the canaries: numbers of nodes, or percentages of the pool, in rising order. No more nodes have or get
+        /// the configuration than a step before it has soaked. A pool that sets it replaces the steps of the fleet; an empty
+        /// list is no steps. Default: none.
+        #[check(rising)]
+        "steps" => steps: Option<Entries<NodeShare>>,
+        /// Time from the end of the last node of a step to the start of the next node. Default {default}.
+        #[default(Duration::ZERO)]
+        "soak" => soak: Option<Duration>,
+        /// Least time between the starts of two nodes of the pool. Default {default}.
+        #[default(Duration::ZERO)]
+        "interval" => interval: Option<Duration>,
         /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the
         /// file of a pool.
         "after" => after: Vec<Located<PoolName>>,
@@ -94,6 +105,10 @@ map! {
         /// Key of the label, such as topology.kubernetes.io/zone.
         #[check(label_key)]
         "by" => by: Option<String>,
+        /// Order of the nodes with the same value: by name (name), by the age of the Node from the newest (newest) or from
+        /// the oldest (oldest). The canaries are the first ones. Default {default}.
+        #[default(StartOrder::Name)]
+        "nodes" => nodes: StartOrder,
         /// Time from the end of the last node with one value to the start of the nodes with the next value. Default
         /// {default}.
         #[default(Duration::ZERO)]
@@ -103,6 +118,20 @@ map! {
 
 choices! {
     Class: "class", Class::ALL.map(|class| (class.as_str(), class));
+    StartOrder: "order", StartOrder::ALL.map(|order| (order.as_str(), order));
+}
+
+/// Refuses steps that are no larger than the one before, as far as the number of nodes does not matter.
+fn rising(steps: Entries<NodeShare>, at: &mut At<'_>) -> Option<Entries<NodeShare>> {
+    let is_falling = |pair: &[NodeShare]| match pair {
+        [NodeShare::Count(before), NodeShare::Count(after)] => after <= before,
+        [NodeShare::Percent(before), NodeShare::Percent(after)] => after <= before,
+        _ => false,
+    };
+    if let Some([before, after]) = steps.entries.windows(2).find(|pair| is_falling(pair)) {
+        at.refuse(&format!("the step {after} is no larger than {before} before it"), "write the steps in rising order");
+    }
+    Some(steps)
 }
 
 fn convergence_timeout(timeout: Duration, at: &mut At<'_>) -> Option<Duration> {
@@ -149,8 +178,10 @@ impl RolloutSpec {
             accept_overridden: BTreeSet::new(),
             drain: set.drain.clone().unwrap_or_default(),
             schedule: self.schedule(fleet),
-            // Without a label: by name.
+            start_order: set.order.as_ref().map_or(StartOrder::default(), |order| order.nodes),
             order: set.order.clone().and_then(|order| Some(NodeOrder { by: order.by?, soak: order.soak })),
+            steps: Steps { shares: set.steps.clone().map(|list| list.entries).unwrap_or_default(), soak: set.soak() },
+            interval: set.interval(),
             after: self.after.iter().map(|pool| pool.value.clone()).collect(),
             gates: self.gates.merged(&fleet.gates),
             rollback_on_gate_failure: set.rollback_on_gate_failure(),
@@ -177,7 +208,7 @@ impl Default for RolloutPolicy {
     }
 }
 
-impl ReadField for MaxUnavailable {
+impl ReadField for NodeShare {
     type Schema = Self;
 
     fn read(at: &mut At<'_>) -> Option<Self> {
@@ -199,7 +230,7 @@ impl ReadField for MaxUnavailable {
         if value.is_none() {
             let problem = match at.node.reading() {
                 Some(Reading::Int(0)) => "0 would prevent every change; pause the pool instead".to_owned(),
-                _ => format!("{} is not a budget", at.node.describe()),
+                _ => format!("{} is neither a number of nodes nor a percentage", at.node.describe()),
             };
             let number = at.node.text().filter(|text| text.parse::<u32>().is_ok_and(|count| count > 0));
             let help = number.map_or_else(|| HELP.to_owned(), |number| format!("write {number}, without quotes"));
@@ -213,9 +244,9 @@ impl ReadField for MaxUnavailable {
     }
 }
 
-impl JsonSchema for MaxUnavailable {
+impl JsonSchema for NodeShare {
     fn schema_name() -> Cow<'static, str> {
-        "MaxUnavailable".into()
+        "NodeShare".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -238,8 +269,7 @@ pub(crate) fn too_short(policy: &RolloutPolicy) -> Option<Finding> {
     }
     let longest = policy.schedule.longest(CHECKED_YEAR);
     let node = policy.node_time(policy.drains_nodes());
-    let of_canaries = policy.canary_soak();
-    let soak = policy.order.as_ref().map_or(of_canaries, |order| order.soak.max(of_canaries));
+    let soak = policy.longest_soak();
     // Nodes that converged in an earlier window soak again before the next nodes start.
     let (needed, who) = if longest < node {
         (node, "a node may take")
@@ -266,7 +296,7 @@ mod tests {
     #[test]
     fn pool_overrides_fleet_and_fleet_overrides_default() {
         let fleet = RolloutSpec {
-            max_unavailable: Some(MaxUnavailable::Count(3)),
+            max_unavailable: Some(NodeShare::Count(3)),
             canary: Some(Canary { nodes: 2, soak: Duration::from_secs(5) }),
             paused: Some(true),
             allow_disruption: Some(Class::Drain),
@@ -274,13 +304,13 @@ mod tests {
             ..RolloutSpec::default()
         };
         let plain = RolloutSpec::default().policy(&fleet);
-        assert_eq!(plain.max_unavailable, MaxUnavailable::Count(3));
+        assert_eq!(plain.max_unavailable, NodeShare::Count(3));
         assert_eq!(plain.canary.map(|c| c.nodes), Some(2));
         assert!(plain.paused);
         assert_eq!((plain.allow_disruption, plain.check_pods), (Class::Drain, false));
         assert_eq!(plain.convergence_timeout, Duration::from_secs(300));
         let own = RolloutSpec {
-            max_unavailable: Some(MaxUnavailable::Percent(50)),
+            max_unavailable: Some(NodeShare::Percent(50)),
             canary: Some(Canary { nodes: 0, soak: Duration::from_secs(60) }),
             paused: Some(false),
             allow_disruption: Some(Class::None),
@@ -288,7 +318,7 @@ mod tests {
             ..RolloutSpec::default()
         };
         let policy = own.policy(&fleet);
-        assert_eq!(policy.max_unavailable, MaxUnavailable::Percent(50));
+        assert_eq!(policy.max_unavailable, NodeShare::Percent(50));
         assert_eq!((policy.canaries(), policy.canary_soak()), (0, Duration::ZERO));
         assert!(!policy.paused);
         assert_eq!((policy.allow_disruption, policy.check_pods), (Class::None, true));

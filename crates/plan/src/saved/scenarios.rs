@@ -12,7 +12,7 @@ use crate::reviewed::Risk;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName};
-use nodecfg_fleet::{Desired, MaxUnavailable, NodeOrder, PoolTarget, RolloutPolicy};
+use nodecfg_fleet::{Desired, NodeOrder, NodeShare, PoolTarget, RolloutPolicy};
 use nodecfg_observed::{Node, Observed, Pause, Readiness};
 
 /// A repository, a cluster and the options of the plan.
@@ -221,7 +221,7 @@ fn compares_every_policy_field() {
     type Change = fn(&mut RolloutPolicy);
     let changes: [(Change, &[&str]); 11] = [
         (
-            |policy| policy.max_unavailable = MaxUnavailable::Percent(25),
+            |policy| policy.max_unavailable = NodeShare::Percent(25),
             &["pool a: spec.rollout.maxUnavailable is 25%, and was 1"],
         ),
         (|policy| policy.canary = canary(1, 600), &["pool a: spec.rollout.canary is 1 node, 10m soak, and was unset"]),
@@ -278,7 +278,7 @@ fn reports_pause_and_resume() {
 #[test]
 fn reports_budget_change_of_a_percentage() {
     let mut sim = sim();
-    sim.policy().max_unavailable = MaxUnavailable::Percent(50);
+    sim.policy().max_unavailable = NodeShare::Percent(50);
     let found = sim.after(|now| {
         // These nodes need no change but count for the budget.
         let target = now.target();

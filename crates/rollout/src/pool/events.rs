@@ -315,7 +315,7 @@ impl Pool {
     fn evaluate_converged(&mut self, id: Id, seen: &Seen) {
         let node = &self.nodes[id];
         let of_canary = node.wave == Wave::Canary && !self.gate.has_passed_canaries();
-        let of_domain = node.has_converged() && matches!(self.gate, StartGate::SoakingDomain { .. });
+        let of_domain = node.has_converged() && matches!(self.gate, StartGate::SoakingStage { .. });
         let is_soaking = of_canary || of_domain;
         let on_trial = node.trial.is_some();
         let was_settled = !node.has_converged();
@@ -337,7 +337,7 @@ impl Pool {
         }
         self.nodes.update(id, |node| node.attempts.regressions += 1);
         match self.gate.has_passed_canaries() {
-            true => self.interrupt_domain_soak(),
+            true => self.interrupt_soak(),
             false => self.gate = StartGate::Canaries,
         }
         self.watch(id);
@@ -389,7 +389,7 @@ impl Pool {
     /// Ends the part of a node that failed after this time since its assignment.
     pub(super) fn fail(&mut self, id: Id, failure: ConvergenceFailure, waited: Duration) {
         self.failures.last = Some(self.nodes[id].intent.name().clone());
-        self.interrupt_domain_soak();
+        self.interrupt_soak();
         let seconds = Some(waited.as_secs_f64());
         let may_help = failure.may_be_the_configuration();
         let end = End::Failed { failure: failure.clone(), rolled_back: false };

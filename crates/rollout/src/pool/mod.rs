@@ -92,6 +92,10 @@ struct Limits {
     soak: Duration,
     /// Soak between two domains.
     domain_soak: Duration,
+    /// Soak of a step.
+    step_soak: Duration,
+    /// Between the starts of two nodes.
+    interval: Duration,
     first_report: Duration,
 }
 
@@ -140,6 +144,8 @@ impl Pool {
                 settle: real(rules.drain.settle),
                 soak,
                 domain_soak: rules.order.as_ref().map_or(Duration::ZERO, |order| real(order.soak)),
+                step_soak: real(rules.steps.soak),
+                interval: real(rules.interval),
                 first_report: real(proof::FIRST_REPORT),
             },
             checks_pods,
@@ -197,6 +203,7 @@ impl Pool {
     /// Begins the rollout. Known failures on this target count before any node is assigned.
     pub(crate) fn start(&mut self) {
         self.is_on = true;
+        self.resume_steps();
         for id in self.nodes.all() {
             if let Some(failure) = self.nodes[id].intent.known_failure().cloned() {
                 self.fail(id, failure, Duration::ZERO);

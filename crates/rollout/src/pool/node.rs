@@ -186,7 +186,7 @@ impl Node {
             is_ready: intent.was_ready(),
             is_healthy: intent.was_available(),
             hold: None,
-            is_self_assigned: false,
+            is_self_assigned: intent.step().is_some_and(|step| step.self_assigned),
             runs_target: None,
             pointed: if intent.was_on_target() { Pointed::Seen } else { Pointed::No },
             shows_mark: is_marked,
@@ -329,6 +329,18 @@ impl Node {
     /// Reports whether the node runs its target, by its own transition or since before the rollout.
     pub(super) fn is_on_target(&self) -> bool {
         self.end().is_some_and(End::runs_target)
+    }
+
+    /// Reports whether the node has its target or gets it, by the reconciler in this run or an earlier one, also if it
+    /// failed with it.
+    pub(super) fn has_begun(&self) -> bool {
+        let by_us = !self.facts.is_self_assigned;
+        match &self.stage {
+            Stage::Waiting | Stage::Aside => self.intent.was_on_target() && by_us,
+            Stage::Ended { .. } => self.has_failed() || (self.is_on_target() && by_us),
+            // The assignment of this run ends that of the node's own agent.
+            _ => self.intent.assignment().is_some() || by_us,
+        }
     }
 
     /// Reports whether the node converged in this rollout and is not Ready any more.

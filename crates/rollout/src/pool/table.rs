@@ -39,6 +39,8 @@ pub(super) enum Count {
     Proving,
     /// Those of them that converged in this rollout.
     Proven,
+    /// Nodes that have the target or get it, by the reconciler.
+    Begun,
     /// Nodes that converged in this rollout and are not Ready any more.
     Lost,
     /// Nodes that failed with their assignment.
@@ -55,7 +57,7 @@ pub(super) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Unavailable,
         Self::InFlight,
         Self::Pending,
@@ -67,6 +69,7 @@ impl Count {
         Self::OnTarget,
         Self::Proving,
         Self::Proven,
+        Self::Begun,
         Self::Lost,
         Self::Failed,
         Self::Gone,
@@ -104,6 +107,7 @@ impl Count {
             Self::OnTarget => node.is_on_target(),
             Self::Proving => node.is_on_target() && !node.facts.is_self_assigned,
             Self::Proven => node.has_converged() && !node.facts.is_self_assigned,
+            Self::Begun => node.has_begun(),
             Self::Lost => node.is_lost(),
             Self::Failed => node.has_failed(),
             Self::Gone => matches!(node.end(), Some(End::Gone)),

@@ -12,7 +12,7 @@ pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
         (_, Wave::Unavailable) | (StartGate::Open | StartGate::Canaries, Wave::Canary) | (StartGate::Open, _) => {
             MayStart::Yes
         }
-        (StartGate::Soaking { until } | StartGate::SoakingDomain { until }, _) => MayStart::NotBefore(until),
+        (StartGate::Soaking { until } | StartGate::SoakingStage { until }, _) => MayStart::NotBefore(until),
         // The gate never opens without a canary that is held.
         (StartGate::Canaries, Wave::Rest) if pool.number(Count::CanariesHeld) > 0 => pool.held_with_others(),
         (StartGate::Canaries, Wave::Rest) => MayStart::AfterNodes,

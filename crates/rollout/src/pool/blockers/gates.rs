@@ -117,7 +117,7 @@ impl Gates {
 
 pub(super) fn may_start(pool: &Pool, _: &Node) -> MayStart {
     let (gates, now) = (&pool.starts.gates, pool.now.instant);
-    if pool.starts.has_started {
+    if pool.starts.has_started() {
         // The gate's patience, and the age of its answer, have timers of their own.
         let closed = gates.closed_at(Moment::Node, now);
         return if closed.is_some() { MayStart::AfterOthers } else { MayStart::Yes };
@@ -136,8 +136,8 @@ impl Pool {
     /// Reports whether the gates permit another node to start.
     pub(super) fn gates_permit(&self) -> bool {
         let (gates, now) = (&self.starts.gates, self.now.instant);
-        let moment = if self.starts.has_started { Moment::Node } else { Moment::Start };
-        let is_known = self.starts.has_started || gates.gates.iter().all(|run| run.answer.is_some());
+        let moment = if self.starts.has_started() { Moment::Node } else { Moment::Start };
+        let is_known = self.starts.has_started() || gates.gates.iter().all(|run| run.answer.is_some());
         is_known && gates.closed_at(moment, now).is_none()
     }
 
@@ -188,7 +188,7 @@ impl Pool {
         let (now, stale) = (self.now.instant, self.starts.gates.stale);
         let soak_end = self.gate.soaks_until();
         let of_canaries = !self.gate.has_passed_canaries();
-        let has_started = self.starts.has_started;
+        let has_started = self.starts.has_started();
         let (mut events, mut overdue, mut wakes) = (Vec::new(), None, Vec::new());
         for run in &mut self.starts.gates.gates {
             let of_soak = soak_end.filter(|_| run.guards(Moment::Soak));

@@ -1,9 +1,9 @@
 //! What may keep a pending node from starting: a list of blockers, each in a file of its own. A new reason to wait is a new
 //! file and a line in [`BLOCKERS`], which tells whether it is asked again before the assignment.
 
-use self::domains::Domains;
 use self::gates::Gates;
 use self::order::Room;
+use self::stages::Stages;
 use self::windows::Windows;
 use super::node::{Need, Node, Stage};
 use super::table::{Count, Id};
@@ -15,10 +15,11 @@ use nodecfg_plan::PoolPlan;
 
 mod budget;
 mod canaries;
-mod domains;
 mod gates;
+mod interval;
 pub(crate) mod order;
 mod requests;
+mod stages;
 mod windows;
 
 #[cfg(test)]
@@ -54,11 +55,12 @@ enum Asked {
 /// All blockers, in the order in which they are asked. The first answer but [`MayStart::Yes`] counts. A hold is final for the
 /// run, so that gates and windows are asked only about nodes whose turn has come, and before the budget, which may delay
 /// them for long.
-const BLOCKERS: [(Blocker, Asked); 7] = [
+const BLOCKERS: [(Blocker, Asked); 8] = [
     (order::may_start, Asked::Again),
     (canaries::may_start, Asked::Again),
-    (domains::may_start, Asked::Again),
+    (stages::may_start, Asked::Again),
     (requests::may_start, Asked::AtStart),
+    (interval::may_start, Asked::AtStart),
     (gates::may_start, Asked::Again),
     (windows::may_start, Asked::Again),
     (budget::may_start, Asked::Again),
@@ -72,7 +74,7 @@ pub(super) struct Starts {
     /// Whether the turn of the pool among the others has come.
     pub(super) turn: MayStart,
     pub(super) room: Room,
-    pub(super) domains: Domains,
+    pub(super) stages: Stages,
     pub(super) gates: Gates,
     windows: Windows,
     /// Why the first node was held that does not start in this run.
@@ -81,8 +83,8 @@ pub(super) struct Starts {
     pub(super) wakes: Option<Instant>,
     /// Time since which pending nodes only wait for unavailable nodes to recover.
     pub(super) stalled_since: Option<Instant>,
-    /// Whether a node of the pool was started in this run.
-    pub(super) has_started: bool,
+    /// Start of the latest node of the pool in this run. `None`: none was started.
+    pub(super) latest: Option<Instant>,
 }
 
 impl Starts {
@@ -92,14 +94,19 @@ impl Starts {
             blockers: BLOCKERS.to_vec(),
             turn,
             room: Room::default(),
-            domains: Domains::new(plan),
+            stages: Stages::new(plan),
             gates: Gates::new(plan, &policy.mode),
             windows: Windows::new(plan, policy),
             aside: None,
             wakes: None,
             stalled_since: None,
-            has_started: false,
+            latest: None,
         }
+    }
+
+    /// Reports whether a node of the pool was started in this run.
+    pub(super) fn has_started(&self) -> bool {
+        self.latest.is_some()
     }
 
     /// Looks at the clock.
@@ -114,7 +121,7 @@ impl Pool {
         if self.is_closed() {
             return;
         }
-        self.advance_domains();
+        self.advance_stages();
         let (mut after, mut is_stalled) = (None, self.number(Count::InFlight) == 0);
         while let Some((place, id)) = self.nodes.next_after(after) {
             match self.may_start(id, Asked::AtStart) {
@@ -178,7 +185,7 @@ impl Pool {
             return self.watch(id);
         }
         let needs_drain = node.intent.needs_drain();
-        self.starts.has_started = true;
+        self.starts.latest = Some(self.now.instant);
         match needs_drain {
             true => self.begin_drain(id),
             false => self.list_or_assign(id),

@@ -57,7 +57,7 @@ impl Pool {
 
     /// Reports whether a node of this pool was started in this run.
     pub(crate) fn has_started(&self) -> bool {
-        self.starts.has_started
+        self.starts.has_started()
     }
 
     /// What the pool was told of its turn.

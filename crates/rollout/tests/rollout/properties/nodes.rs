@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use super::events::{SimEvent, clock, of_node, step_clock, stop, switch};
 use super::simulation::Simulation;
-use nodecfg_fleet::{Desired, NodeOrder};
+use nodecfg_fleet::{Desired, NodeOrder, NodeShare, Steps};
 use nodecfg_observed::{Maintainer, Node, Readiness};
 use nodecfg_plan::drain::fixtures::pod;
 use nodecfg_plan::fixtures::{
@@ -43,6 +43,8 @@ proptest! {
         order_soak in prop::option::of(0..90_u64),
         budget in 1..5_u32,
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
+        steps in prop::option::of((btree_set(1..12_u32, 1..4), 0..90_u64)),
+        interval in prop::option::of(1..60_u64),
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         list_pods in any::<bool>(),
@@ -52,7 +54,13 @@ proptest! {
         sim_events in vec(sim_events(), 0..160),
     ) {
         let mut policy = policy(budget);
-        policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
+        // The oracle of steps does not know which nodes are canaries.
+        policy.canary = canaries.filter(|_| steps.is_none()).and_then(|(nodes, soak)| canary(nodes, soak));
+        policy.steps = steps.map_or(Steps::default(), |(shares, soak)| Steps {
+            shares: shares.into_iter().map(NodeShare::Count).collect(),
+            soak: Duration::from_secs(soak),
+        });
+        policy.interval = Duration::from_secs(interval.unwrap_or_default());
         policy.max_failures = max_failures;
         policy.convergence_timeout = Duration::from_secs(timeout);
         policy.schedule.exclusions = excluded.into_iter().map(|(from, length)| exclusion(from, length)).collect();

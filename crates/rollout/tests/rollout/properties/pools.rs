@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::events::{SimEvent, clock, switch};
 use super::simulation::Simulation;
-use nodecfg_fleet::{Desired, MaxUnavailable, RolloutPolicy};
+use nodecfg_fleet::{Desired, NodeShare, RolloutPolicy};
 use nodecfg_plan::fixtures::{canary, desired, node, observed, policy, pool, pool_name, rendered, with_config_map};
 use nodecfg_rollout::machine::Mode;
 
@@ -43,7 +43,7 @@ proptest! {
                 ..policy(budget)
             })
         });
-        let desired = Desired { max_unavailable: Some(MaxUnavailable::Count(limit)), ..desired(pools) };
+        let desired = Desired { max_unavailable: Some(NodeShare::Count(limit)), ..desired(pools) };
         let nodes = nodes.into_iter().enumerate();
         let mut start = observed(nodes.map(|(index, pool)| node(&format!("{}{index:02}", names[pool]), names[pool])));
         names.iter().for_each(|name| with_config_map(&mut start, name, &rendered(name, 64)));

@@ -37,6 +37,7 @@ mod pointers;
 mod pools;
 mod proof;
 mod soaks;
+mod steps;
 mod trials;
 mod windows;
 

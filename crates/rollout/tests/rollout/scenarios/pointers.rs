@@ -83,7 +83,7 @@ fn moves_with_the_first_node_of_a_pool_without_canaries() {
 }
 
 /// The node, whose own agent wrote its assignment to the target.
-fn joined(node: Node) -> Node {
+pub(super) fn joined(node: Node) -> Node {
     let hash = Some(rendered("a", 64).hash);
     let content =
         NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, ..replacing() };

@@ -9,7 +9,7 @@ use nodecfg_contract::names::GateName;
 use nodecfg_contract::{ConfigSource, error_text};
 use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use nodecfg_fleet::hold::{Hold, HoldReason};
-use nodecfg_fleet::{MaxUnavailable, Pool, RolloutPolicy};
+use nodecfg_fleet::{NodeShare, Pool, RolloutPolicy};
 use nodecfg_observed::{Maintainer, Node, NodeContent, Readiness};
 use nodecfg_plan::Plan;
 use nodecfg_plan::fixtures::{
@@ -45,7 +45,7 @@ fn rollout_within(
 ) -> Scenario {
     let mut cluster = observed(nodes);
     let mut desired = desired(pools);
-    desired.max_unavailable = limit.map(MaxUnavailable::Count);
+    desired.max_unavailable = limit.map(NodeShare::Count);
     for name in desired.pools.keys() {
         with_config_map(&mut cluster, name.as_str(), &rendered(name.as_str(), 64));
     }
@@ -225,7 +225,7 @@ fn limit_of_all_pools_is_shared() {
 fn percentage_of_the_fleet_is_of_the_nodes_of_all_pools() {
     let nodes = ["a1", "a2", "a3", "b1"].map(|name| node(name, &name[..1]));
     let scenario = rollout([wanted("a", policy(1)), wanted("b", policy(1))], nodes);
-    let plan = Plan { max_unavailable: Some(MaxUnavailable::Percent(50)), ..scenario.plan };
+    let plan = Plan { max_unavailable: Some(NodeShare::Percent(50)), ..scenario.plan };
     assert_eq!(plan.budget(), Some(2));
 }
 

@@ -8,6 +8,7 @@ use self::counts::CountCheck;
 use self::domains::DomainOracle;
 use self::gates::GateOracle;
 use self::pointers::PointerCheck;
+use self::steps::StepOracle;
 use super::cluster::SimCluster;
 use crate::Machine;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -24,6 +25,7 @@ mod gates;
 mod order;
 mod pointers;
 mod sources;
+mod steps;
 mod windows;
 
 /// One step of the machine: its state after the step, and the cluster right before the checked command.
@@ -72,6 +74,7 @@ pub(super) struct Checks {
     budget: BudgetCheck,
     counts: CountCheck,
     domains: Vec<DomainOracle>,
+    steps: Vec<StepOracle>,
     pub(super) gates: GateOracle,
     pointers: PointerCheck,
 }
@@ -82,6 +85,7 @@ impl Checks {
             budget: BudgetCheck::new(plan, machine, cluster),
             counts: CountCheck::default(),
             domains: plan.pools.iter().filter_map(|pool| DomainOracle::new(pool, &start.nodes)).collect(),
+            steps: plan.pools.iter().map(StepOracle::new).collect(),
             gates: GateOracle::default(),
             pointers: PointerCheck::new(plan),
         }
@@ -95,6 +99,7 @@ impl Checks {
     /// Checks all commands of a step.
     pub(super) fn all_commands(&mut self, commands: &[Command], step: &Step) {
         self.domains.iter_mut().for_each(|oracle| oracle.check(commands, step));
+        self.steps.iter_mut().for_each(|oracle| oracle.check(commands, step));
     }
 
     /// Checks one command.
