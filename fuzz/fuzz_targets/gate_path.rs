@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::printable::is_hidden;
 use nodecfg_fleet::gates::{parse_condition, parse_json_path_value};
-use nodecfg_fleet::gates::{Gate, GateCheck, Moment, ObjectRef, PATIENCE};
+use nodecfg_fleet::gates::{Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE};
 use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
 
 fuzz_target!(|text: &str| {
@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
         assert_eq!(again(&wanted.to_string()).as_ref(), Ok(&wanted));
         let Ok(found) = serde_json::from_str(object) else { continue };
         let object =
-            ObjectRef { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace: None, name: "a".to_owned() };
+            ObjectRef { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace: None, by: ObjectId::Name("a".to_owned()) };
         let gate = Gate {
             name: GateName::new("a").unwrap(),
             check: GateCheck::Object { object, wanted },

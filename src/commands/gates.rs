@@ -12,8 +12,9 @@ use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
 use crate::runs::emit::Shown;
 use crate::status::Paused;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::LabelKeys;
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::Desired;
 use nodecfg_fleet::gates::{Gate, Question};
 use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
@@ -30,6 +31,9 @@ pub(super) struct Args {
     /// Ask only the gates of this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
+    /// Ask gates with {node} for this node. Without it, they are listed and not asked.
+    #[arg(long, value_name = "NODE")]
+    node: Option<NodeName>,
     #[command(flatten)]
     gates: GateArgs,
     #[command(flatten)]
@@ -39,21 +43,28 @@ pub(super) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   nodecfg gates --prometheus-url https://prometheus.example.com
-  nodecfg gates --pool gpu -o wide     a line per gate and pool";
+  nodecfg gates --pool gpu -o wide     a line per gate and pool
+  nodecfg gates --node gpu-7           also ask whether this node may start";
 
 pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) -> CommandResult {
     let loaded = args.repository.load(terminal).await?;
-    let asked = grouped(&args.selected(&loaded.desired)?);
+    let selected: Vec<(Gate, &PoolName)> = args.selected(&loaded.desired)?;
+    let asked = grouped(&selected);
+    let is_asked = |gate: &Gate| !gate.at.is_empty() && !gate.is_of_nodes();
     let questions: BTreeSet<Question> =
-        asked.iter().filter(|(gate, _)| !gate.at.is_empty()).map(|(gate, _)| gate.question()).collect();
+        asked.iter().filter(|(gate, _)| is_asked(gate)).map(|(gate, _)| gate.question()).collect();
     let needs_cluster = questions.iter().any(|question| matches!(question, Question::Object(_)));
     let objects = match needs_cluster {
         true => Some(args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?.objects()),
         false => None,
     };
     let evaluator = args.gates.evaluator(objects)?;
-    let answers: BTreeMap<Question, Answer> =
-        evaluator.ask(&questions).await.into_iter().map(|one| (one.question, one.answer)).collect();
+    let answers: BTreeMap<Question, Answer> = evaluator
+        .ask(&questions, &ScaledClock::real())
+        .await
+        .into_iter()
+        .map(|one| (one.question, one.answer))
+        .collect();
     let gates = asked.into_iter().map(|(gate, pools)| {
         let answer = answers.get(&gate.question());
         let state = answer.map(|answer| judge(gate, answer, &KnownSeries::of(answer).unwrap_or_default()));
@@ -70,22 +81,23 @@ pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) ->
 }
 
 impl Args {
-    /// The gates of the selected pools.
-    fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(&'d Gate, &'d PoolName)>, CommandError> {
+    /// The gates of the selected pools, as those of the named node.
+    fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(Gate, &'d PoolName)>, CommandError> {
         let selected = existing_pools(&self.pool, desired)?;
         let pools = desired.pools.values().filter(|pool| selected.is_empty() || selected.contains(&pool.name));
-        Ok(pools.flat_map(|pool| pool.policy.gates.iter().map(|gate| (gate, &pool.name))).collect())
+        let of_node = |gate: &Gate| self.node.as_ref().map_or_else(|| gate.clone(), |node| gate.of_node(node));
+        Ok(pools.flat_map(|pool| pool.policy.gates.iter().map(move |gate| (of_node(gate), &pool.name))).collect())
     }
 }
 
 /// Equal gates of several pools as one, ordered by name.
-fn grouped<'d>(gates: &[(&'d Gate, &'d PoolName)]) -> Vec<(&'d Gate, Vec<PoolName>)> {
+fn grouped<'d>(gates: &'d [(Gate, &PoolName)]) -> Vec<(&'d Gate, Vec<PoolName>)> {
     let mut groups: Vec<(&Gate, Vec<PoolName>)> = Vec::new();
     // Position of the groups of each name.
     let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (gate, pool) in gates {
         let positions = named.entry(&gate.name).or_default();
-        let equal = positions.iter().find(|at| groups.get(**at).is_some_and(|(other, _)| other == gate)).copied();
+        let equal = positions.iter().find(|at| groups.get(**at).is_some_and(|(other, _)| *other == gate)).copied();
         match equal.and_then(|at| groups.get_mut(at)) {
             Some((_, pools)) => pools.push((*pool).clone()),
             None => {

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 use super::prometheus::Prometheus;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::reading::objects::{ObjectReader, Wanted};
-use nodecfg_fleet::gates::{ObjectRef, PrometheusQuery, Question};
+use nodecfg_cluster::reading::objects::{Identity, ObjectReader, Wanted};
+use nodecfg_fleet::gates::{ObjectId, ObjectRef, PrometheusQuery, Question};
 use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 
@@ -43,9 +43,9 @@ impl Evaluator {
         Self { prometheus, objects }
     }
 
-    /// Asks each question once.
-    pub async fn ask(&self, questions: &BTreeSet<Question>) -> Vec<Asked> {
-        let mut answers: Vec<Asked> = self.round(questions, &ScaledClock::real()).collect().await;
+    /// Asks each question once, with the moments of this clock.
+    pub async fn ask(&self, questions: &BTreeSet<Question>, clock: &ScaledClock) -> Vec<Asked> {
+        let mut answers: Vec<Asked> = self.round(questions, clock).collect().await;
         answers.sort_by(|a, b| a.question.cmp(&b.question));
         answers
     }
@@ -110,7 +110,10 @@ impl Evaluator {
                 api_version: &object.api_version,
                 kind: &object.kind,
                 namespace: object.namespace.as_ref().map(AsRef::as_ref),
-                name: &object.name,
+                by: match &object.by {
+                    ObjectId::Name(name) => Identity::Name(name),
+                    ObjectId::Label { key, value } => Identity::Label(key, value),
+                },
             };
             let found = match objects {
                 Some(objects) => objects.get(wanted).await.map_err(|error| error.to_string()),

@@ -28,7 +28,7 @@ async fn equal_expressions_are_asked_once() {
     let server =
         StandIn::start(|query| Some(Reply::vector(if query == "up" { &["{}", "{\"a\":\"b\"}"] } else { &[] }))).await;
     let questions: BTreeSet<Question> = [question("a", "up"), question("b", "up"), question("up", "a")].into();
-    let answers = evaluator(&server.url).ask(&questions).await;
+    let answers = evaluator(&server.url).ask(&questions, &ScaledClock::real()).await;
     let found: Vec<(usize, usize)> = answers
         .iter()
         .map(|asked| match &asked.answer {
@@ -42,10 +42,14 @@ async fn equal_expressions_are_asked_once() {
 
 #[tokio::test]
 async fn gates_without_their_server_are_unknown() {
-    let object =
-        ObjectRef { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace: None, name: "a".to_owned() };
+    let object = ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: None,
+        by: ObjectId::Name("a".to_owned()),
+    };
     let questions = [question("a", "b"), Question::Object(object)].into();
-    let answers = Evaluator::new(None, None).ask(&questions).await;
+    let answers = Evaluator::new(None, None).ask(&questions, &ScaledClock::real()).await;
     let prometheus = Answer::Prometheus { firing: Err(NO_ADDRESS.to_owned()), present: Err(NO_ADDRESS.to_owned()) };
     let answers: Vec<Answer> = answers.into_iter().map(|asked| asked.answer).collect();
     assert_eq!(answers, [prometheus, Answer::Object(Err(NO_CLUSTER.to_owned()))]);

@@ -30,10 +30,10 @@ impl Kind for GateAnswers {
 }
 
 impl GateAnswers {
-    /// Reports whether every gate passes or is off.
+    /// Reports whether every gate passes or was not asked.
     #[must_use]
     pub fn all_pass(&self) -> bool {
-        self.gates.iter().all(|gate| matches!(gate.state, GateWord::Passes | GateWord::Off))
+        self.gates.iter().all(|gate| matches!(gate.state, GateWord::Passes | GateWord::Off | GateWord::OfNodes))
     }
 }
 
@@ -69,6 +69,8 @@ pub enum GateWord {
     Unknown,
     /// The gate guards no step, and was not asked.
     Off,
+    /// Each node has an object of its own, and no node was named.
+    OfNodes,
 }
 
 impl GateWord {
@@ -78,6 +80,7 @@ impl GateWord {
             Self::Blocks => "blocks",
             Self::Unknown => "unknown",
             Self::Off => "off",
+            Self::OfNodes => "of nodes",
         }
     }
 
@@ -86,7 +89,7 @@ impl GateWord {
             Self::Passes => Grade::Good,
             Self::Blocks => Grade::Bad,
             Self::Unknown => Grade::Warning,
-            Self::Off => Grade::Neutral,
+            Self::Off | Self::OfNodes => Grade::Neutral,
         }
     }
 }
@@ -128,6 +131,7 @@ impl GateAnswer {
             }
         };
         let (state, reasons, known) = match state {
+            None if gate.is_of_nodes() && !gate.at.is_empty() => (GateWord::OfNodes, Vec::new(), 0),
             None => (GateWord::Off, Vec::new(), 0),
             Some(GateState::Passes { known }) => (GateWord::Passes, Vec::new(), known),
             Some(GateState::Blocks { reasons }) => (GateWord::Blocks, reasons, 0),
@@ -187,7 +191,7 @@ pub fn report(answers: &GateAnswers) -> Report {
 
 fn result(answers: &GateAnswers) -> Conclusion {
     let number = |word: GateWord| answers.gates.iter().filter(|gate| gate.state == word).count();
-    let words = [GateWord::Blocks, GateWord::Unknown, GateWord::Passes, GateWord::Off];
+    let words = [GateWord::Blocks, GateWord::Unknown, GateWord::Passes, GateWord::Off, GateWord::OfNodes];
     let parts: Vec<(GateWord, usize)> =
         words.into_iter().map(|word| (word, number(word))).filter(|(_, number)| *number > 0).collect();
     let Some((worst, _)) = parts.first() else {

@@ -176,6 +176,10 @@ pub(super) fn event_text(now: Timestamp, event: &Event) -> String {
             format!("{} for gate {gate}: {}", warning("waiting"), message(why))
         }
         Progress::GateOpened { gate, .. } => format!("gate {gate} delays it no longer"),
+        Progress::NotPermitted { gate, why } => {
+            format!("{} for its gate {gate}: {}", warning("waiting"), message(why))
+        }
+        Progress::Permitted => "its gates pass now".to_owned(),
         Progress::Gone => "left the cluster".to_owned(),
         Progress::Soaking { until, .. } => {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))

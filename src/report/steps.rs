@@ -107,6 +107,7 @@ impl Kind {
             | Progress::ContentHashesAdded { .. }
             | Progress::Waiting { .. }
             | Progress::Converged { .. }
+            | Progress::Permitted
             | Progress::TrialPassed => return None,
             Progress::DrainStarted { .. } => Self::DrainStarted,
             Progress::DrainBlocked { .. } => Self::DrainBlocked,
@@ -120,6 +121,7 @@ impl Kind {
             Progress::NotReleased { .. } => Self::Node("not released"),
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
+            Progress::NotPermitted { .. } => Self::Node("waiting for their gates"),
             Progress::Gone => Self::Counted("gone"),
             Progress::PointerNotMoved { .. } => Self::PointerNotMoved,
             Progress::PoolHeld { .. } => Self::PoolHeld,

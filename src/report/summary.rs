@@ -20,7 +20,7 @@ pub(super) fn priority(end: &End) -> u8 {
         End::LeftAlone { .. } => 2,
         End::InFlight => 3,
         End::RolledBack => 4,
-        End::NotStarted | End::Held => 5,
+        End::NotStarted | End::Held | End::NotPermitted { .. } => 5,
         End::Gone => 6,
         End::Converged => 7,
     }
@@ -51,6 +51,7 @@ pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
         End::Failed { failure, .. } => ("failed", failure.to_string()),
         End::Refused { error } => ("refused", error.clone()),
         End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
+        End::NotPermitted { gate, why } => ("not permitted", format!("its gate {gate} did not pass: {why}")),
         End::Changed { to } => {
             ("changed", format!("changed by another client to {}; left unchanged", source::full(to.as_ref())))
         }

@@ -83,8 +83,10 @@ struct Change<'a> {
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
     /// Why the pools are held, the pools that they wait for, and the label that orders their nodes.
     order: Option<(Option<&'a Hold>, &'a BTreeSet<PoolName>, Option<&'a str>)>,
-    /// Their steps and the soak of each, and the time between two starts.
-    pace: Option<(Option<(&'a str, u64)>, Option<u64>)>,
+    /// Their steps and the soak of each.
+    steps: Option<(&'a str, u64)>,
+    /// The time between two starts.
+    interval: Option<u64>,
     drain: Option<PlannedDrain>,
 }
 
@@ -111,10 +113,10 @@ impl<'a> Change<'a> {
                 let domain = rollout.waves.iter().find_map(|wave| wave.domain.as_ref());
                 (held, &rollout.after, domain.map(|of| of.domain.label.as_str()))
             }),
-            pace: rollout.map(|rollout| {
-                let steps = rollout.steps.as_ref().map(|steps| (steps.shares.as_str(), steps.soak_seconds));
-                (steps, rollout.interval_seconds)
-            }),
+            steps: rollout
+                .and_then(|rollout| rollout.steps.as_ref())
+                .map(|steps| (steps.shares.as_str(), steps.soak_seconds)),
+            interval: rollout.and_then(|rollout| rollout.interval_seconds),
             drain: pool.drain().map(|drain| PlannedDrain {
                 fields: drain.fields.clone(),
                 nodes: 0,

@@ -161,6 +161,16 @@ fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
     plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
 }
 
+/// Asks the questions of a node's own gates.
+async fn ask_permit(rollout: Rollout<'_>, node: NodeName, questions: BTreeSet<Question>) -> (NodeName, Vec<Asked>) {
+    let answers = match rollout.gates {
+        Some(evaluator) => evaluator.ask(&questions, rollout.clock).await,
+        // Without it, the machine asks nothing.
+        None => Vec::new(),
+    };
+    (node, answers)
+}
+
 /// The next answer to a gate. Never ends without gates.
 async fn next_answer(gates: &mut Option<GateWatch>) -> Option<Asked> {
     match gates {
@@ -182,6 +192,8 @@ struct Runner<'a> {
     queue: Queue,
     /// Changes of pod watches that were not carried out yet.
     pod_watches: Vec<PodWatch>,
+    /// Questions of the gates of single nodes that were not asked yet.
+    permits: Vec<(NodeName, BTreeSet<Question>)>,
     error: Option<ClusterError>,
     /// Whether a failed list of pods was logged.
     unlisted: bool,
@@ -198,6 +210,7 @@ impl<'a> Runner<'a> {
             machine: state_machine(rollout.plan, rollout.mode),
             queue: Queue::default(),
             pod_watches: Vec::new(),
+            permits: Vec::new(),
             error: None,
             unlisted: false,
             lock_lost: false,
@@ -236,6 +249,7 @@ impl<'a> Runner<'a> {
                     self.pod_watches.push(PodWatch::Close(node));
                 }
                 Some(Command::MovePointer(pool, pointer)) => self.move_pointer(&pool, *pointer),
+                Some(Command::AskPermit(node, questions)) => self.permits.push((node, questions)),
                 _ => {}
             }
         }
@@ -271,12 +285,16 @@ impl<'a> Runner<'a> {
         let mut in_flight = FuturesUnordered::new();
         let mut pods = PodWatches::default();
         let mut gates = self.watch_gates();
+        let mut permits = FuturesUnordered::new();
         loop {
             for change in std::mem::take(&mut self.pod_watches) {
                 match change {
                     PodWatch::Open(node) => pods.open(node, reader),
                     PodWatch::Close(node) => pods.close(&node),
                 }
+            }
+            for (node, questions) in std::mem::take(&mut self.permits) {
+                permits.push(ask_permit(self.rollout, node, questions));
             }
             while in_flight.len() < self.rollout.mode.concurrency.max(1) {
                 let Some(request) = self.queue.next() else { break };
@@ -297,6 +315,7 @@ impl<'a> Runner<'a> {
                     }
                 },
                 (node, change) = pods.next() => self.pods_changed(node, change),
+                Some((node, answers)) = permits.next() => self.step(Input::PermitAnswered(node, answers)),
                 Some(asked) = next_answer(&mut gates) => self.step(Input::Gate(Box::new(asked))),
                 () = tick => self.step(Input::Tick),
                 reason = &mut lock_lost => {
@@ -324,7 +343,7 @@ impl<'a> Runner<'a> {
     fn watch_gates(&self) -> Option<GateWatch> {
         let (evaluator, interval) = (self.rollout.gates?, self.rollout.mode.gates?);
         let pools = self.rollout.plan.pools.iter().filter(|pool| pool.steps().next().is_some());
-        let gates = pools.flat_map(|pool| &pool.policy.gates).filter(|gate| !gate.at.is_empty());
+        let gates = pools.flat_map(|pool| &pool.policy.gates).filter(|gate| !gate.at.is_empty() && !gate.is_of_nodes());
         let questions: BTreeSet<Question> = gates.map(Gate::question).collect();
         let clock = self.rollout.clock.clone();
         (!questions.is_empty()).then(|| GateWatch::start(evaluator.clone(), questions, interval, clock))

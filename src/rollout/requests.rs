@@ -62,7 +62,11 @@ impl Queue {
                 self.count_volumes(node);
                 return None;
             }
-            Command::WatchPods(_) | Command::UnwatchPods(_) | Command::MovePointer(..) | Command::Report(_) => {
+            Command::WatchPods(_)
+            | Command::UnwatchPods(_)
+            | Command::MovePointer(..)
+            | Command::AskPermit(..)
+            | Command::Report(_) => {
                 return Some(command);
             }
         });

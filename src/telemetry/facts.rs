@@ -222,7 +222,7 @@ impl Nodes {
         for (pool, ended) in &outcome.pools {
             let facts = nodes.pools.entry(pool.clone()).or_default();
             if let Some(hold) = &ended.held {
-                let held = ended.nodes.iter().filter(|node| node.end == End::Held).count();
+                let held = ended.nodes.iter().filter(|node| node.end.state() == State::Held).count();
                 facts.held.insert(hold_reason(&hold.why), held);
             }
             for node in &ended.nodes {

@@ -104,6 +104,8 @@ impl RolloutSpans {
             Progress::Changed { .. } => self.ended(event, "changed by others", Some("changed by others")),
             Progress::Gone => self.ended(event, "gone", None),
             Progress::Held { .. } => self.note(event, "held"),
+            Progress::NotPermitted { .. } => self.note(event, "not permitted"),
+            Progress::Permitted => self.note(event, "permitted"),
             Progress::RolledBack { .. } => self.note(event, "rolled back"),
             Progress::RollbackFailed { .. } => self.note(event, "not back"),
             Progress::NotRolledBack { .. } => self.note(event, "not pointed back"),

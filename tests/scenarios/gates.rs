@@ -17,6 +17,7 @@ scenarios! {
         gate_that_stops_the_rollout_returns_its_nodes,
         blocking_gate_fails_the_canaries,
         dry_run_and_rollback_ask_no_gate,
+        node_starts_once_its_owner_permits_it,
     }
     Workloads {
         gate_that_stops_the_rollout_drains_the_nodes_that_it_returns,
@@ -60,7 +61,7 @@ async fn command_asks_objects_of_the_cluster(start: ClusterSetup) {
     );
     let run = gates(&cluster, &blocked, &[]).await.exits(1);
     run.prints("Node a-1: Ready is True")
-        .prints("Node a-2 is missing; check its namespace and name")
+        .prints("Node a-2 is missing; check its namespace and its name or label")
         .prints("the API server does not serve Gadget of example.com/v1")
         .prints("3 gates: 1 blocking, 2 unknown.");
     cluster.down().await;
@@ -315,5 +316,50 @@ async fn dry_run_and_rollback_ask_no_gate(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0);
     let path = repository.path().display().to_string();
     cluster.call(&["rollback", "a", &path, "--to", &first]).await.exits(0);
+    cluster.down().await;
+}
+
+/// The owner permits a-2 by a label, a-3 later, and a-1 never.
+async fn node_starts_once_its_owner_permits_it(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).up().await;
+    let permit = async |node: &str| {
+        let labels = json!({"metadata": {"labels": {"example.com/permit": "yes"}}});
+        cluster.patch(&format!("/api/v1/nodes/{node}"), labels).await;
+    };
+    permit("a-2").await;
+    let gate = |rest: &str| {
+        repository(&format!(
+            "{{name: owner, patience: 4s, object: {{apiVersion: v1, kind: Node, {rest}, \
+             jsonPath: \"{{.metadata.labels['example.com/permit']}}=yes\"}}}}"
+        ))
+    };
+    let repository = gate("name: '{node}'");
+    gates(&cluster, &repository, &[]).await.exits(0).prints("of nodes owner, pool a").prints("1 gate: 1 of nodes.");
+    gates(&cluster, &repository, &["--node", "a-2"]).await.exits(0).prints("passes owner, pool a");
+    let refused = "Node a-1: {.metadata.labels['example.com/permit']} selects no value";
+    gates(&cluster, &repository, &["--node", "a-1"]).await.exits(1).prints(refused);
+
+    let mut run = cluster.start_run("sync", &repository, &["--gate-interval", "1s"]);
+    run.until_stderr_contains("a/a-2 converged").await;
+    permit("a-3").await;
+    let run = run.end().await.exits(0);
+    run.prints("a/a-1 waiting for its gate owner: unknown: Node a-1").prints("1 held").prints("2 converged");
+    let states = cluster.states().await;
+    let assigned: Vec<&str> =
+        states.iter().filter(|(_, state)| state.source.is_some()).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(assigned, ["a-2", "a-3"]);
+
+    // By a label that names the node, which exactly one object has.
+    permit("a-1").await;
+    let labels = |name: &str| json!({"metadata": {"labels": {"example.com/node": name}}});
+    let repository = gate("label: 'example.com/node={node}'");
+    gates(&cluster, &repository, &["--node", "a-1"]).await.exits(1).prints("Node with example.com/node=a-1 is missing");
+    cluster.patch("/api/v1/nodes/a-1", labels("a-1")).await;
+    gates(&cluster, &repository, &["--node", "a-1"]).await.exits(0);
+    cluster.patch("/api/v1/nodes/a-2", labels("a-1")).await;
+    let several = "several objects are Node with example.com/node=a-1; only one may have the label";
+    gates(&cluster, &repository, &["--node", "a-1"]).await.exits(1).prints(several);
+    cluster.patch("/api/v1/nodes/a-2", labels("a-2")).await;
+    cluster.sync(&repository, &["--gate-interval", "1s"]).await.exits(0).prints("1 converged");
     cluster.down().await;
 }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::drain::{DrainMode, DrainPolicy};
     use crate::formats::schema::nodepool_schema;
-    use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+    use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
     use nodecfg_contract::names::GateName;
 
     /// Fields that another setting contains.
@@ -153,7 +153,7 @@ mod tests {
                 api_version: version.to_owned(),
                 kind: "Deployment".to_owned(),
                 namespace: None,
-                name: "y".to_owned(),
+                by: ObjectId::Name("y".to_owned()),
             };
             let wanted = Wanted::Condition { condition: "Available".to_owned(), status: "True".to_owned() };
             let gates = vec![

@@ -12,8 +12,10 @@ use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, m
 use kubelet_config::risk::Class;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
-use nodecfg_fleet::{Desired, NodeOrder, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness};
+use nodecfg_fleet::{Desired, NodeOrder, RolloutPolicy, StartOrder};
+use nodecfg_observed::{
+    ConfigMapKey, CreationTime, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Readiness,
+};
 
 fn target(max_pods: u32) -> ConfigSource {
     rendered("a", max_pods).source(&namespace())
@@ -148,6 +150,31 @@ fn converged_node_that_is_not_ready_is_no_canary() {
     assert_eq!(waves, [(WaveKind::Canary { soak_seconds: 60 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]);
 }
 
+/// The canaries are the first nodes, so that their order decides what proves a change.
+#[test]
+fn nodes_must_be_in_the_order_of_the_policy() {
+    let at = |second| CreationTime::new(Timestamp::from_second(second).expect("is in range"));
+    let aged = |name, created| Node { created, ..node(name, "a") };
+    let cluster = observed([aged("n1", at(10)), aged("n2", at(30)), aged("n3", None), aged("n4", at(20))]);
+    for (start_order, expected) in [
+        (StartOrder::Name, ["n1", "n2", "n3", "n4"]),
+        (StartOrder::Newest, ["n2", "n4", "n1", "n3"]),
+        (StartOrder::Oldest, ["n1", "n4", "n2", "n3"]),
+    ] {
+        let desired = desired([pool("a", 64, RolloutPolicy { start_order, ..policy(2) })]);
+        let plan = make(&desired, &cluster, &options()).expect("can be planned");
+        let names: Vec<&str> = plan.pools[0].steps().map(|step| step.node.as_str()).collect();
+        assert_eq!(names, expected);
+        for index in 0..3 {
+            let mut swapped = plan.clone();
+            swapped.pools[0].waves[0].steps.swap(index, index + 1);
+            let found = check(&swapped.identified(), &desired, &cluster, &Scope::Everything);
+            let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, ["pool a: its nodes are out of order"]);
+        }
+    }
+}
+
 /// The domains decide in which order zones of production change.
 #[test]
 fn domains_must_be_those_of_the_policy_in_order() {
@@ -174,7 +201,7 @@ fn domains_must_be_those_of_the_policy_in_order() {
         (
             |pool| {
                 let steps = std::mem::take(&mut pool.waves[1].steps);
-                pool.waves[0].steps.extend(steps);
+                pool.waves[0].steps.splice(0..0, steps);
             },
             &[wrong],
         ),

@@ -195,6 +195,9 @@ impl StateMachine for Machine {
             Input::Gate(asked) => self.on_pools(now, out, |pool| pool.gate_answered(&asked)),
             Input::StopPool(name, reason) => self.on_pool(&name, now, out, |pool| pool.stop(&reason)),
             Input::PointerMoved(name, result) => self.on_pool(&name, now, out, |pool| pool.pointer_moved(result)),
+            Input::PermitAnswered(node, answers) => {
+                self.on_node(&node, now, out, |pool, id| pool.permit_answered(id, &answers));
+            }
             Input::NoSync { .. } => {}
             Input::Tick => self.tick(now, out),
             Input::Observed(node) => self.on_node(&node.name, now, out, |pool, id| pool.observed(id, &node)),

@@ -174,6 +174,13 @@ pub enum End {
     NotStarted,
     /// The rollout did not start the node, because its pool was held.
     Held,
+    /// A gate of the node itself did not pass for the whole of its patience, so that the rollout did not start the node.
+    NotPermitted {
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        why: String,
+    },
     /// The node was in transition when the run was interrupted.
     InFlight,
     /// The node had not converged when an operator aborted the rollout, and was rolled back.
@@ -191,7 +198,7 @@ impl End {
             Self::Changed { .. } => State::ChangedByOthers,
             Self::Gone => State::Gone,
             Self::NotStarted => State::NotStarted,
-            Self::Held => State::Held,
+            Self::Held | Self::NotPermitted { .. } => State::Held,
             Self::InFlight => State::InFlight,
             Self::RolledBack => State::RolledBack,
         }

@@ -298,6 +298,15 @@ pub enum Progress {
         /// The gate.
         gate: GateName,
     },
+    /// A node does not start as long as one of its own gates does not pass. Others start.
+    NotPermitted {
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        why: String,
+    },
+    /// The gates of a node that was not permitted to start pass now.
+    Permitted,
     /// A node left the cluster.
     Gone,
     /// A node keeps the mark of its drain, because the API server refused to remove it.

@@ -1,5 +1,6 @@
 //! Inputs and commands of the state machine.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::StopReason;
@@ -10,6 +11,7 @@ use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_fleet::RolloutPolicy;
+use nodecfg_fleet::gates::Question;
 use nodecfg_observed::{Drain, EvictionAnswer, Node, Pod};
 use nodecfg_plan::Decision;
 
@@ -115,6 +117,8 @@ pub enum Input {
     PointerMoved(PoolName, Result<(), String>),
     /// The question of a gate was answered.
     Gate(Box<Asked>),
+    /// The questions of a node's own gates were answered.
+    PermitAnswered(NodeName, Vec<Asked>),
     /// No sync of the fleet runs: nodes without their assignment do not get it. Has an effect only without assignments.
     NoSync {
         /// Whether nodes that have just joined assign themselves, by the pointer of their pool.
@@ -133,6 +137,8 @@ pub enum Input {
 /// Command of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
+    /// Asks the questions of a node's own gates. Answered by [`Input::PermitAnswered`].
+    AskPermit(NodeName, BTreeSet<Question>),
     /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`], [`Input::Refused`] or
     /// [`Input::Withdrawn`].
     Assign(NodeName, Assignment),

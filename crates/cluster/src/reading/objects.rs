@@ -42,8 +42,17 @@ pub struct Wanted<'a> {
     pub kind: &'a str,
     /// Namespace; `None` for objects of the cluster.
     pub namespace: Option<&'a str>,
-    /// Name.
-    pub name: &'a str,
+    /// What identifies it.
+    pub by: Identity<'a>,
+}
+
+/// What identifies an object of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// Its name.
+    Name(&'a str),
+    /// Key and value of a label that no other object has.
+    Label(&'a str, &'a str),
 }
 
 /// Reason why an object was not read.
@@ -70,16 +79,24 @@ pub enum ObjectError {
         namespaced: bool,
     },
     /// The user has no right to read the object.
-    #[error("reading {object} is forbidden; grant the verb get on {resource}")]
+    #[error("reading {object} is forbidden; grant the verb {verb} on {resource}")]
     Forbidden {
         /// The object.
         object: String,
+        /// Verb of the request.
+        verb: &'static str,
         /// Resource as in a Role.
         resource: String,
     },
     /// The object does not exist.
-    #[error("{object} is missing; check its namespace and name")]
+    #[error("{object} is missing; check its namespace and its name or label")]
     Missing {
+        /// The object.
+        object: String,
+    },
+    /// Several objects have the label.
+    #[error("several objects are {object}; only one may have the label")]
+    Ambiguous {
         /// The object.
         object: String,
     },
@@ -104,6 +121,12 @@ struct ServedKind {
     namespaced: bool,
 }
 
+/// A list of objects of any kind.
+#[derive(Debug, Deserialize)]
+struct List {
+    items: Vec<Value>,
+}
+
 #[derive(Debug, Deserialize)]
 struct ServedKinds {
     #[serde(default)]
@@ -124,7 +147,7 @@ impl ObjectReader {
     /// # Errors
     /// The kind is not served, the object is missing or forbidden, or the server does not answer. Nothing is retried.
     pub async fn get(&self, wanted: Wanted<'_>) -> Result<Value, ObjectError> {
-        let Wanted { api_version, kind, namespace, name } = wanted;
+        let Wanted { api_version, kind, namespace, by } = wanted;
         let kinds = self.kinds(api_version).await?;
         let not_served = || ObjectError::NotServed { kind: kind.to_owned(), api_version: api_version.to_owned() };
         let served = kinds.get(kind).ok_or_else(not_served)?;
@@ -132,13 +155,27 @@ impl ObjectReader {
             return Err(ObjectError::WrongScope { kind: kind.to_owned(), namespaced: served.namespaced });
         }
         let scope = namespace.map(|namespace| format!("/namespaces/{}", escape(namespace))).unwrap_or_default();
-        let path = format!("{}{scope}/{}/{}", root(api_version), escape(&served.name), escape(name));
-        let object = Object { kind, namespace, name }.to_string();
-        match self.read::<Value>(path).await {
+        let all = format!("{}{scope}/{}", root(api_version), escape(&served.name));
+        let object = wanted.to_string();
+        let found = match by {
+            Identity::Name(name) => self.read::<Value>(format!("{all}/{}", escape(name))).await,
+            Identity::Label(key, value) => {
+                let selector = escape(&format!("{key}={value}"));
+                let path = format!("{all}?labelSelector={selector}&limit=2");
+                match self.read::<List>(path).await.map(|list| <[Value; 1]>::try_from(list.items)) {
+                    Ok(Ok([only])) => Ok(only),
+                    Ok(Err(items)) if items.is_empty() => return Err(ObjectError::Missing { object }),
+                    Ok(Err(_)) => return Err(ObjectError::Ambiguous { object }),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match found {
             Ok(found) => Ok(found),
             Err(AttemptError::Status { code: 403, .. }) => {
                 let group = api_version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
-                Err(ObjectError::Forbidden { object, resource: format!("{}{group}", served.name) })
+                let verb = if matches!(by, Identity::Name(_)) { "get" } else { "list" };
+                Err(ObjectError::Forbidden { object, verb, resource: format!("{}{group}", served.name) })
             }
             Err(AttemptError::Status { code: 404, .. }) => {
                 // The kind may have been removed since discovery.
@@ -203,18 +240,15 @@ fn root(api_version: &str) -> String {
     }
 }
 
-/// Name of an object in messages.
-struct Object<'a> {
-    kind: &'a str,
-    namespace: Option<&'a str>,
-    name: &'a str,
-}
-
-impl fmt::Display for Object<'_> {
+impl fmt::Display for Wanted<'_> {
+    /// Kind, namespace, and name or label.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+        let Self { kind, namespace, by, .. } = self;
+        match (namespace, by) {
+            (Some(namespace), Identity::Name(name)) => write!(f, "{kind} {namespace}/{name}"),
+            (None, Identity::Name(name)) => write!(f, "{kind} {name}"),
+            (Some(namespace), Identity::Label(key, value)) => write!(f, "{kind} {namespace} with {key}={value}"),
+            (None, Identity::Label(key, value)) => write!(f, "{kind} with {key}={value}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::connection::fake::{Log, RecordedRequest, Reply, options, serving};
 const APPS: &str = "apps/v1";
 
 fn wanted<'a>(api_version: &'a str, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Wanted<'a> {
-    Wanted { api_version, kind, namespace, name }
+    Wanted { api_version, kind, namespace, by: Identity::Name(name) }
 }
 
 fn reader(answer: impl FnMut(&RecordedRequest) -> Reply + Send + 'static) -> (ObjectReader, Log) {

@@ -1,11 +1,11 @@
 //! Tests of `spec.rollout.gates`: merged policy, and findings with their lines.
 
-use crate::gates::{Baseline, GateCheck, Moment};
+use crate::gates::{Baseline, Gate, GateCheck, Moment};
 use crate::snapshot::Snapshot;
 use crate::{Checks, Kubelets, Pool, build};
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Strictness};
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{NodeName, PoolName};
 
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\n";
 
@@ -52,6 +52,43 @@ fn pool_keeps_gates_of_fleet_and_replaces_those_of_its_names() {
     let gate = pool.unwrap().policy.gates.remove(0);
     assert_eq!(gate.at, Moment::ALL.into());
     assert_eq!(gate.patience.as_secs(), 600);
+}
+
+#[test]
+fn gate_may_name_the_node() {
+    let gate = |name: &str, rest: &str| {
+        format!(
+            "    - {{name: {name}, object: {{apiVersion: example.com/v1, kind: Volume, condition: Idle=True, {rest}}}}}\n"
+        )
+    };
+    let own = gate("a", "name: 'v-{node}'") + &gate("b", "label: 'example.com/node={node}'") + &gate("c", "name: v");
+    let (pool, findings) = built("      []\n", &own);
+    assert_eq!(findings, []);
+    let gates = pool.unwrap().policy.gates;
+    let shown = |gate: &Gate| (gate.is_of_nodes(), gate.of_node(&NodeName::new("n1").unwrap()).to_string());
+    let expected = [
+        (true, "a (example.com/v1 Volume v-n1: Idle=True)".to_owned()),
+        (true, "b (example.com/v1 Volume with example.com/node=n1: Idle=True)".to_owned()),
+        (false, "c (example.com/v1 Volume v: Idle=True)".to_owned()),
+    ];
+    assert_eq!(gates.iter().map(shown).collect::<Vec<_>>(), expected);
+    for (rest, problem) in [
+        ("name: '{nodes}'", "is not the name of an object"),
+        ("label: example.com/node", "has not the form <key>=<value> with {node} in the value"),
+        ("label: 'example.com/node=n1'", "has not the form <key>=<value> with {node} in the value"),
+        ("label: 'a b={node}'", "has a character other than"),
+        ("name: v, label: 'a={node}'", "the object has a name, too"),
+        ("namespace: x", "is missing"),
+    ] {
+        let (_, findings) = built("      []\n", &gate("a", rest));
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert!(findings.len() == 1 && messages[0].contains(problem), "{rest}: {messages:?}");
+    }
+    let start =
+        "    - {name: a, at: [start], object: {apiVersion: v1, kind: Node, name: '{node}', condition: Idle=True}}\n";
+    let (_, findings) = built("      []\n", start);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].message.contains("guards no other step"), "{findings:?}");
 }
 
 #[test]

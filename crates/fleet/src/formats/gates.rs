@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::RolloutPolicy;
 use crate::fields::{At, Fields, Located, Map, ReadField, bad_value, choices, dns_label_schema, map};
 use crate::gates::{
-    Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, ObjectRef, PATIENCE, PrometheusQuery,
-    Wanted, parse_condition, parse_json_path_value,
+    Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, NODE, ObjectId, ObjectRef, PATIENCE,
+    PrometheusQuery, Wanted, parse_condition, parse_json_path_value,
 };
 use kubelet_config::document::Node;
 use kubelet_config::finding::{Finding, Place};
-use kubelet_config::values::label::{check_dns_subdomain, check_label_key};
+use kubelet_config::values::label::{check_dns_subdomain, check_label_key, check_label_value};
 use nodecfg_contract::names::{GateName, NamespaceName};
 
 map! {
@@ -62,9 +62,12 @@ map! {
 }
 
 map! {
-    /// State of a Kubernetes object. Exactly one of condition and jsonPath. Secrets are not allowed.
+    /// State of a Kubernetes object. Exactly one of name and label, and one of condition and jsonPath. Secrets are not allowed.
     #[schema(json!({
-        "oneOf": [{"required": ["condition"]}, {"required": ["jsonPath"]}],
+        "allOf": [
+            {"oneOf": [{"required": ["name"]}, {"required": ["label"]}]},
+            {"oneOf": [{"required": ["condition"]}, {"required": ["jsonPath"]}]},
+        ],
         "not": {"properties": {"apiVersion": {"const": "v1"}, "kind": {"const": "Secret"}}, "required": ["apiVersion", "kind"]},
     }))]
     #[check(one_wanted)]
@@ -80,10 +83,17 @@ map! {
         /// Namespace. Unset for objects of the cluster.
         #[schema(dns_label_schema())]
         "namespace" => namespace: Option<ObjectNamespace>,
-        /// Name.
-        #[required("name: gateway")]
-        #[schema(json!({"minLength": 1, "maxLength": 253, "pattern": r"^[A-Za-z0-9:]([-A-Za-z0-9_.:]*[A-Za-z0-9:])?$"}))]
-        "name" => name: ObjectName,
+        /// Name. {node} in it stands for the name of each node: the gate is asked for a node right before it starts, and
+        /// guards nothing else.
+        #[schema(json!({
+            "minLength": 1,
+            "maxLength": 253,
+            "pattern": r"^([A-Za-z0-9:]|\{node\})(([-A-Za-z0-9_.:]|\{node\})*([A-Za-z0-9:]|\{node\}))?$",
+        }))]
+        "name" => name: Option<ObjectName>,
+        /// Instead of a name, a label with {node} in its value, such as "example.com/node={node}". One object must have it.
+        #[schema(json!({"pattern": r"^[-A-Za-z0-9_./]+=[-A-Za-z0-9_.]*\{node\}[-A-Za-z0-9_.]*$"}))]
+        "label" => label: Option<NodeLabel>,
         /// Condition of the status, such as "Available=True".
         #[schema(json!({"pattern": r"^[^=]+=(True|False|Unknown)$"}))]
         "condition" => condition: Option<Condition>,
@@ -121,7 +131,12 @@ impl ReadField for Gates {
                 let finding = bad_value(&fields.path("name"), fields.get("name")?, &problem);
                 at.findings.push(finding.related(first, "the other gate").help(format!("write {name}-2")));
             }
-            gate.gate()
+            let gate = gate.gate()?;
+            if gate.is_of_nodes() && !gate.at.is_empty() && !gate.at.contains(&Moment::Node) {
+                let problem = "a gate with {node} is asked before each node, and guards no other step";
+                at.findings.push(bad_value(&fields.path("at"), fields.get("at")?, problem).help("write [node]"));
+            }
+            Some(gate)
         })))
     }
 }
@@ -167,12 +182,12 @@ impl GateSpec {
             baseline,
         });
         let check = prometheus.or_else(|| {
-            let ObjectSpec { api_version, kind, namespace, name, condition, json_path } = self.object?;
+            let ObjectSpec { api_version, kind, namespace, name, label, condition, json_path } = self.object?;
             let object = ObjectRef {
                 api_version: api_version.0,
                 kind: kind.0,
                 namespace: namespace.map(|namespace| namespace.0),
-                name: name.0,
+                by: name.map(|name| ObjectId::Name(name.0)).or(label.map(|label| label.0))?,
             };
             let wanted = condition.map(|one| one.0).or(json_path.map(|one| one.0))?;
             Some(GateCheck::Object { object, wanted })
@@ -250,6 +265,14 @@ fn one_wanted(object: Option<ObjectSpec>, fields: &Fields<'_>, findings: &mut Ve
         }
         _ => {}
     }
+    match (fields.get("name"), fields.get("label")) {
+        (Some(_), Some(node)) => {
+            let finding = bad_value(&fields.path("label"), node, "the object has a name, too");
+            findings.push(finding.help("remove the label, or the name"));
+        }
+        (None, None) => findings.push(fields.missing("name", "name: gateway")),
+        _ => {}
+    }
     let is_complete = |object: &ObjectSpec| object.namespace.is_some() == fields.get("namespace").is_some();
     object.filter(|object| findings.len() == before && is_complete(object))
 }
@@ -283,6 +306,8 @@ texts! {
         |_| "write the name of the object";
     /// Name of an object.
     ObjectName(String): check_object_name, |_| "write the name of the object";
+    /// Label that identifies the object of a node.
+    NodeLabel(ObjectId): check_node_label, |_| "write a key and a value with {node}, such as example.com/node={node}";
     /// Wanted condition of an object.
     Condition(Wanted): condition, |_| "write a type and a status such as \"Available=True\"";
     /// Wanted value of an object.
@@ -312,9 +337,22 @@ fn check_kind(text: &str) -> Result<String, String> {
 fn check_object_name(text: &str) -> Result<String, String> {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     let outer = |c: char| c.is_ascii_alphanumeric() || c == ':';
-    let is_name =
-        (1..=253).contains(&text.len()) && text.chars().all(inner) && text.starts_with(outer) && text.ends_with(outer);
+    let named = text.replace(NODE, "n");
+    let is_name = (1..=253).contains(&text.len())
+        && named.chars().all(inner)
+        && named.starts_with(outer)
+        && named.ends_with(outer);
     if is_name { Ok(text.to_owned()) } else { Err("is not the name of an object".to_owned()) }
+}
+
+fn check_node_label(text: &str) -> Result<ObjectId, String> {
+    let Some((key, value)) = text.split_once('=').filter(|(_, value)| value.contains(NODE)) else {
+        return Err("has not the form <key>=<value> with {node} in the value".to_owned());
+    };
+    check_label_key(key)?;
+    // The longest name of a node may not fit; its object is then unknown.
+    check_label_value(&value.replace(NODE, "n"))?;
+    Ok(ObjectId::Label { key: key.to_owned(), value: value.to_owned() })
 }
 
 fn condition(text: &str) -> Result<Wanted, String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use json_path::JsonPath;
 use kubelet_config::values::duration;
-use nodecfg_contract::names::{GateName, NamespaceName};
+use nodecfg_contract::names::{GateName, NamespaceName, NodeName};
 use nodecfg_contract::printable::escaped;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,6 +22,8 @@ pub(crate) const MAX_GATES: usize = 50;
 pub(crate) const MAX_QUERY: usize = 4096;
 /// Limit of the length of a JSONPath with its value, in characters.
 pub(crate) const MAX_JSON_PATH: usize = 512;
+/// Text that stands for the name of a node.
+pub const NODE: &str = "{node}";
 /// Default of [`Gate::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
@@ -112,16 +114,33 @@ pub struct ObjectRef {
     pub kind: String,
     /// Namespace; `None` for objects of the cluster.
     pub namespace: Option<NamespaceName>,
-    /// Name.
-    pub name: String,
+    /// What identifies it.
+    pub by: ObjectId,
+}
+
+/// What identifies an object of a kind. [`NODE`] in it stands for the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectId {
+    /// Its name.
+    Name(String),
+    /// A label that no other object of the kind has with this value.
+    Label {
+        /// Key of the label.
+        key: String,
+        /// Value of the label.
+        value: String,
+    },
 }
 
 impl fmt::Display for ObjectRef {
-    /// Prints for example `Deployment mesh/gw`.
+    /// Prints for example `Deployment mesh/gw`, or `Volume storage with node=n1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+        let Self { kind, namespace, by, .. } = self;
+        match (namespace, by) {
+            (Some(namespace), ObjectId::Name(name)) => write!(f, "{kind} {namespace}/{name}"),
+            (None, ObjectId::Name(name)) => write!(f, "{kind} {name}"),
+            (Some(namespace), ObjectId::Label { key, value }) => write!(f, "{kind} {namespace} with {key}={value}"),
+            (None, ObjectId::Label { key, value }) => write!(f, "{kind} with {key}={value}"),
         }
     }
 }
@@ -165,6 +184,27 @@ pub enum Question {
 }
 
 impl Gate {
+    /// Reports whether each node has an object of its own, which is asked about before the node starts.
+    #[must_use]
+    pub fn is_of_nodes(&self) -> bool {
+        let GateCheck::Object { object, .. } = &self.check else { return false };
+        match &object.by {
+            ObjectId::Name(text) | ObjectId::Label { value: text, .. } => text.contains(NODE),
+        }
+    }
+
+    /// The gate of one node.
+    #[must_use]
+    pub fn of_node(&self, node: &NodeName) -> Self {
+        let mut gate = self.clone();
+        if let GateCheck::Object { object, .. } = &mut gate.check {
+            match &mut object.by {
+                ObjectId::Name(text) | ObjectId::Label { value: text, .. } => *text = text.replace(NODE, node.as_str()),
+            }
+        }
+        gate
+    }
+
     /// The request of this gate.
     #[must_use]
     pub fn question(&self) -> Question {

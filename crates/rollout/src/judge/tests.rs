@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Answer, GateState, KnownSeries, Series, judge};
 use nodecfg_contract::names::{GateName, NamespaceName};
 use nodecfg_fleet::gates::json_path::JsonPath;
-use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
 use nodecfg_fleet::gates::{parse_condition, parse_json_path_value};
 
 fn prometheus(baseline: Baseline) -> Gate {
@@ -130,7 +130,7 @@ fn object(wanted: Wanted, found: &Value) -> GateState {
         api_version: "apps/v1".to_owned(),
         kind: "Deployment".to_owned(),
         namespace: NamespaceName::new("mesh").ok(),
-        name: "gw".to_owned(),
+        by: ObjectId::Name("gw".to_owned()),
     };
     let gate = Gate { check: GateCheck::Object { object, wanted }, ..prometheus(Baseline::Use) };
     judge(&gate, &Answer::Object(Ok(found.clone())), &KnownSeries::default())

@@ -424,7 +424,7 @@ impl Pool {
                 Stage::Converging { since } => [Some(since.after(limits.node)), None],
                 Stage::Settling(settling) if !settling.is_well => [Some(settling.changed.after(limits.node)), None],
                 Stage::Settling(settling) => [self.proves_at(id, *settling), None],
-                _ => [node.trial.map(|run| run.limit), None],
+                _ => [node.trial.map(|run| run.limit), node.permit.asked_again_at()],
             };
             for at in due.into_iter().flatten().filter(|at| *at > now) {
                 self.nodes.wake(at, id);
@@ -447,7 +447,10 @@ impl Pool {
                     false => {}
                 }
             }
-            _ => self.trial_due(id),
+            _ => {
+                self.permit_due(id);
+                self.trial_due(id);
+            }
         }
     }
 }

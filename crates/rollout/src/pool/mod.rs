@@ -204,6 +204,7 @@ impl Pool {
     pub(crate) fn start(&mut self) {
         self.is_on = true;
         self.resume_steps();
+        self.need_permits();
         for id in self.nodes.all() {
             if let Some(failure) = self.nodes[id].intent.known_failure().cloned() {
                 self.fail(id, failure, Duration::ZERO);

@@ -1,6 +1,7 @@
 //! One node of a pool during its rollout: what the plan wants of it (intent), what is known of it (facts), and how far it
 //! has got (goal and stage).
 
+use super::blockers::permits::{Permit, PermitState};
 use super::draining::Draining;
 use super::evidence::Proof;
 use crate::instant::Instant;
@@ -15,6 +16,7 @@ use nodecfg_plan::convergence::{ConvergenceFailure, Trial, Waiting};
 pub(crate) struct Node {
     pub(super) intent: Intent,
     pub(super) facts: Facts,
+    pub(super) permit: Permit,
     pub(super) goal: Goal,
     pub(super) stage: Stage,
     pub(super) mark: Mark,
@@ -164,6 +166,8 @@ pub(super) struct Place {
     pub(super) wave: Wave,
     /// Position of the domain in the order of the pool; 0 for nodes that do not wait for their domain.
     pub(super) domain: usize,
+    /// Whether the node has no permit yet that it needs.
+    pub(super) needs_permit: bool,
 }
 
 /// What the start of a node needs.
@@ -193,6 +197,7 @@ impl Node {
         };
         Self {
             facts,
+            permit: Permit::NOT_NEEDED,
             goal: Goal::Target,
             stage: intent.end().map_or(Stage::Waiting, |end| Stage::Ended { end, seconds: None }),
             mark: if is_marked { Mark::On { seen: true } } else { Mark::None },
@@ -209,7 +214,7 @@ impl Node {
 
     /// Place in the order of starts. `None`: the node does not wait to start.
     pub(super) fn place(&self) -> Option<Place> {
-        if !self.is_pending() || matches!(self.stage, Stage::Aside) {
+        if !self.is_pending() || matches!(self.stage, Stage::Aside) || self.permit.is_awaited() {
             return None;
         }
         let need = match self.intent.assignment() {
@@ -219,7 +224,8 @@ impl Node {
             Some(_) => Need::Change,
         };
         let domain = if self.wave == Wave::Rest { self.intent.domain() } else { 0 };
-        Some(Place { need, wave: self.wave, domain })
+        let needs_permit = self.permit.state == PermitState::Needed;
+        Some(Place { need, wave: self.wave, domain, needs_permit })
     }
 
     fn has_not_started(&self) -> bool {
@@ -228,7 +234,12 @@ impl Node {
 
     /// Reports whether the node may start once its turn comes.
     pub(super) fn is_pending(&self) -> bool {
-        self.has_not_started() && self.facts.hold.is_none()
+        self.has_not_started() && self.facts.hold.is_none() && !self.is_withheld()
+    }
+
+    /// Reports whether a gate of the node did not pass for the whole of its patience.
+    fn is_withheld(&self) -> bool {
+        matches!(self.permit.state, PermitState::Withheld { .. })
     }
 
     /// Reports whether a change makes the node unavailable, which is available now, or is once the watch shows that it is
@@ -239,7 +250,12 @@ impl Node {
 
     /// Reports whether the node has not started, and may once the reason of its hold ends.
     pub(super) fn is_held(&self) -> bool {
-        self.has_not_started() && self.facts.hold.is_some()
+        self.has_not_started() && (self.facts.hold.is_some() || self.is_withheld())
+    }
+
+    /// Reports whether the node waits for its permit, which was refused.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_pending() && matches!(self.permit.state, PermitState::Refused { .. })
     }
 
     /// Reports whether the node has left the queue, and its assignment may not have been sent.
@@ -277,7 +293,7 @@ impl Node {
     /// Reports whether the node is marked although its part in the rollout has ended. A pending node waits for its turn.
     pub(super) fn needs_no_mark(&self, is_closed: bool) -> bool {
         let has_ended = match self.stage {
-            Stage::Waiting | Stage::Aside => is_closed || self.facts.hold.is_some(),
+            Stage::Waiting | Stage::Aside => is_closed || self.is_held(),
             _ => !self.is_in_flight(),
         };
         has_ended && self.is_marked()
@@ -378,9 +394,12 @@ impl Node {
         let end = |end: End| (end, None);
         match (&self.stage, failed) {
             (Stage::Ended { end, seconds }, _) | (_, Some(Stage::Ended { end, seconds })) => (end.clone(), *seconds),
-            (Stage::Waiting | Stage::Aside, _) => match self.facts.hold.clone() {
-                Some(why) => end(End::LeftAlone { why }),
-                None => end(End::NotStarted),
+            (Stage::Waiting | Stage::Aside, _) => match (self.facts.hold.clone(), &self.permit.state) {
+                (Some(why), _) => end(End::LeftAlone { why }),
+                (None, PermitState::Withheld { gate, why }) => {
+                    end(End::NotPermitted { gate: gate.clone(), why: why.clone() })
+                }
+                (None, _) => end(End::NotStarted),
             },
             _ if self.is_unassigned() => end(End::NotStarted),
             _ => end(End::InFlight),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 
+use super::blockers::permits::PermitState;
 use super::draining::Draining;
 use super::node::{Node, Place, Stage, Wave};
 use crate::instant::Instant;
@@ -29,6 +30,9 @@ pub(super) enum Count {
     Aside,
     /// Canaries that do not start in this run, or not in their present state.
     CanariesHeld,
+    /// Pending nodes that wait for their permit to start, and those of them whose question is unanswered.
+    PermitsAwaited,
+    PermitsAsked,
     /// Nodes whose pods are listed before their assignment, or whose assignment is unanswered.
     Assigning,
     /// Nodes that are drained, or were drained and await the answer to their change.
@@ -57,13 +61,15 @@ pub(super) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 23] = [
         Self::Unavailable,
         Self::InFlight,
         Self::Pending,
         Self::Held,
         Self::Aside,
         Self::CanariesHeld,
+        Self::PermitsAwaited,
+        Self::PermitsAsked,
         Self::Assigning,
         Self::Draining,
         Self::OnTarget,
@@ -98,6 +104,8 @@ impl Count {
             Self::Held => node.is_held(),
             Self::Aside => node.is_pending() && matches!(node.stage, Stage::Aside),
             Self::CanariesHeld => node.wave == Wave::Canary && (Self::Aside.includes(node) || node.is_held()),
+            Self::PermitsAwaited => node.is_pending() && node.permit.is_awaited(),
+            Self::PermitsAsked => node.is_pending() && node.permit.state == PermitState::Asked,
             Self::Assigning => is_assigning(node),
             Self::Draining => match node.stage {
                 Stage::Draining(_) => true,
@@ -280,9 +288,9 @@ impl Nodes {
         self.order.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// The first pending node of the rest: of the earliest domain, in plan order.
+    /// The first pending node of the rest whose permit was not refused: of the earliest domain, in plan order.
     pub(super) fn first_of_rest(&self) -> Option<Id> {
-        let is_rest = |id: &Id| self[*id].is_pending() && self[*id].wave == Wave::Rest;
+        let is_rest = |id: &Id| self[*id].is_pending() && self[*id].wave == Wave::Rest && !self[*id].is_refused();
         let rest = self.all().filter(|_| self.number(Count::Pending) > 0).filter(is_rest);
         rest.min_by_key(|id| (self[*id].intent.domain(), *id))
     }

@@ -84,6 +84,7 @@ impl Scenario {
                 format!("release {node}")
             }
             Command::ListPods(node) => format!("list {node}"),
+            Command::AskPermit(node, _) => format!("ask {node}"),
             Command::WatchPods(node) => format!("watch {node}"),
             Command::UnwatchPods(node) => format!("unwatch {node}"),
             Command::Evict(node, pod) => format!("evict {node} {}", pod.name),

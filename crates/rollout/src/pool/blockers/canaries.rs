@@ -31,7 +31,9 @@ impl Pool {
             return;
         }
         for id in self.nodes.canaries() {
-            if proves_nothing(&self.nodes[id]) {
+            // The permit of a refused canary may come late, and the other nodes need not wait for it.
+            let is_refused = self.nodes[id].is_refused() && self.nodes.first_of_rest().is_some();
+            if is_refused || proves_nothing(&self.nodes[id]) {
                 self.replace_canary(id);
             }
         }

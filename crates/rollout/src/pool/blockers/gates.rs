@@ -73,7 +73,8 @@ impl GateRun {
 
 impl Gates {
     pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
-        let gates = plan.policy.gates.iter().filter(|gate| mode.gates.is_some() && !gate.at.is_empty());
+        let is_asked = |gate: &&Gate| mode.gates.is_some() && !gate.at.is_empty() && !gate.is_of_nodes();
+        let gates = plan.policy.gates.iter().filter(is_asked);
         let run = |gate: &Gate| GateRun {
             gate: gate.clone(),
             patience: mode.real_duration(gate.patience),

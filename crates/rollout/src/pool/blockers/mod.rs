@@ -3,6 +3,7 @@
 
 use self::gates::Gates;
 use self::order::Room;
+use self::permits::Permits;
 use self::stages::Stages;
 use self::windows::Windows;
 use super::node::{Need, Node, Stage};
@@ -18,6 +19,7 @@ mod canaries;
 mod gates;
 mod interval;
 pub(crate) mod order;
+pub(crate) mod permits;
 mod requests;
 mod stages;
 mod windows;
@@ -55,7 +57,7 @@ enum Asked {
 /// All blockers, in the order in which they are asked. The first answer but [`MayStart::Yes`] counts. A hold is final for the
 /// run, so that gates and windows are asked only about nodes whose turn has come, and before the budget, which may delay
 /// them for long.
-const BLOCKERS: [(Blocker, Asked); 8] = [
+const BLOCKERS: [(Blocker, Asked); 9] = [
     (order::may_start, Asked::Again),
     (canaries::may_start, Asked::Again),
     (stages::may_start, Asked::Again),
@@ -64,6 +66,7 @@ const BLOCKERS: [(Blocker, Asked); 8] = [
     (gates::may_start, Asked::Again),
     (windows::may_start, Asked::Again),
     (budget::may_start, Asked::Again),
+    (permits::may_start, Asked::AtStart),
 ];
 
 /// State of the blockers of a pool.
@@ -77,6 +80,7 @@ pub(super) struct Starts {
     pub(super) stages: Stages,
     pub(super) gates: Gates,
     windows: Windows,
+    pub(in crate::pool) permits: Permits,
     /// Why the first node was held that does not start in this run.
     aside: Option<Hold>,
     /// The next time at which the pool must be looked at without an event.
@@ -97,6 +101,7 @@ impl Starts {
             stages: Stages::new(plan),
             gates: Gates::new(plan, &policy.mode),
             windows: Windows::new(plan, policy),
+            permits: Permits::new(plan, &policy.mode),
             aside: None,
             wakes: None,
             stalled_since: None,
@@ -122,7 +127,8 @@ impl Pool {
             return;
         }
         self.advance_stages();
-        let (mut after, mut is_stalled) = (None, self.number(Count::InFlight) == 0);
+        let is_idle = self.number(Count::InFlight) == 0 && self.number(Count::PermitsAwaited) == 0;
+        let (mut after, mut is_stalled) = (None, is_idle);
         while let Some((place, id)) = self.nodes.next_after(after) {
             match self.may_start(id, Asked::AtStart) {
                 MayStart::Yes => {
@@ -147,6 +153,7 @@ impl Pool {
         }
         // A pool whose canaries are in transition or soak is held once they have passed.
         let goes_on = self.nodes.next_after(None).is_some()
+            || self.number(Count::PermitsAwaited) > 0
             || self.gate.soaks_until().is_some()
             || (self.gate == StartGate::Canaries && self.number(Count::CanariesHeld) == 0);
         match self.starts.aside.clone() {
@@ -185,6 +192,9 @@ impl Pool {
             return self.watch(id);
         }
         let needs_drain = node.intent.needs_drain();
+        if self.asks_for_permit(id) {
+            return;
+        }
         self.starts.latest = Some(self.now.instant);
         match needs_drain {
             true => self.begin_drain(id),

@@ -45,6 +45,7 @@ pub(super) fn node_of(command: &Command) -> Option<&NodeName> {
     match command {
         Command::Assign(node, _)
         | Command::ListPods(node)
+        | Command::AskPermit(node, _)
         | Command::Mark(node, ..)
         | Command::WatchPods(node)
         | Command::UnwatchPods(node)

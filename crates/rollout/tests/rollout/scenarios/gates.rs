@@ -10,7 +10,7 @@ use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use nodecfg_contract::names::GateName;
 use nodecfg_fleet::RolloutPolicy;
-use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PrometheusQuery, Question, Wanted};
 use nodecfg_fleet::hold::{Hold, HoldReason};
 use nodecfg_observed::{Node, Observed};
 use nodecfg_plan::fixtures::{
@@ -308,8 +308,12 @@ fn patience_of_a_soak_begins_at_its_end() {
 
 #[test]
 fn other_questions_are_ignored_and_objects_are_judged() {
-    let object =
-        ObjectRef { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace: None, name: "p".to_owned() };
+    let object = ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: None,
+        by: ObjectId::Name("p".to_owned()),
+    };
     let wanted = Wanted::Condition { condition: "Ready".to_owned(), status: "True".to_owned() };
     let check = GateCheck::Object { object: object.clone(), wanted };
     let policy = RolloutPolicy { gates: vec![Gate { check, ..gate(&Moment::ALL) }], ..policy(1) };

@@ -31,6 +31,7 @@ mod gates;
 mod held;
 mod new_nodes;
 mod orders;
+mod permits;
 mod placements;
 mod pods;
 mod pointers;
