@@ -7,5 +7,6 @@ mod drains;
 mod events;
 mod gates;
 mod nodes;
+mod permits;
 mod pools;
 mod simulation;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::checks::{Checks, Step};
 use super::cluster::{SimCluster, followed, marked, node_of};
 use super::events::{Says, SimEvent};
@@ -228,6 +230,16 @@ impl Simulation {
                     },
                 };
                 self.send(Input::Evicted(name, pod.uid, answer));
+            }
+            Command::AskPermit(name, questions) => {
+                // Refused, unknown, or granted. An answer that is lost is an empty one.
+                let status = ["False", "False", "False", "Unknown"].get(usize::from(how)).copied().unwrap_or("True");
+                let found = json!({"status": {"conditions": [{"type": "Idle", "status": status}]}});
+                let at = self.machine.now.instant;
+                let asked = |question| Asked { question, answer: Answer::Object(Ok(found.clone())), at };
+                let answers: Vec<Asked> = questions.into_iter().map(asked).filter(|_| how != 2).collect();
+                self.checks.permits.answered(&name, at, status == "True");
+                self.send(Input::PermitAnswered(name, answers));
             }
             Command::CountVolumes(name) => self.send(Input::Volumes(name, Ok(usize::from(how == 1)))),
             Command::DeletePod(name, pod) => self.send(Input::PodDeleted(name, pod.uid, result)),

@@ -7,6 +7,7 @@ use self::budget::BudgetCheck;
 use self::counts::CountCheck;
 use self::domains::DomainOracle;
 use self::gates::GateOracle;
+use self::permits::PermitOracle;
 use self::pointers::PointerCheck;
 use self::steps::StepOracle;
 use super::cluster::SimCluster;
@@ -23,6 +24,7 @@ mod domains;
 mod drains;
 mod gates;
 mod order;
+mod permits;
 mod pointers;
 mod sources;
 mod steps;
@@ -76,6 +78,7 @@ pub(super) struct Checks {
     domains: Vec<DomainOracle>,
     steps: Vec<StepOracle>,
     pub(super) gates: GateOracle,
+    pub(super) permits: PermitOracle,
     pointers: PointerCheck,
 }
 
@@ -87,6 +90,7 @@ impl Checks {
             domains: plan.pools.iter().filter_map(|pool| DomainOracle::new(pool, &start.nodes)).collect(),
             steps: plan.pools.iter().map(StepOracle::new).collect(),
             gates: GateOracle::default(),
+            permits: PermitOracle::default(),
             pointers: PointerCheck::new(plan),
         }
     }
@@ -111,6 +115,7 @@ impl Checks {
         windows::check(command, step);
         self.counts.check(command, step);
         self.gates.check(command, step);
+        self.permits.check(command, step);
         self.pointers.check(command, step);
     }
 
