@@ -1,11 +1,16 @@
 //! A blocker of a test, which holds every second node: what a new reason to wait costs.
 
+use std::time::Duration;
+
 use super::{Asked, MayStart};
 use crate::instant::Now;
 use crate::outcome::End;
 use crate::pool::Pool;
 use crate::pool::node::Node;
 use crate::signals::{Command, Mode};
+use nodecfg_contract::names::GateName;
+use nodecfg_fleet::RolloutPolicy;
+use nodecfg_fleet::gates::{Gate, GateCheck, Moment, ObjectId, ObjectRef, Wanted};
 use nodecfg_fleet::hold::{Hold, HoldReason};
 use nodecfg_plan::fixtures::{desired, namespace, node, node_name, observed, on, options, policy, pool, rendered};
 use nodecfg_plan::make;
@@ -15,6 +20,27 @@ fn may_start(_: &Pool, node: &Node) -> MayStart {
         "n2" | "n4" => MayStart::Hold(hold()),
         _ => MayStart::Yes,
     }
+}
+
+/// A pool is held once no other node waits, also not for its permit.
+#[test]
+fn pool_is_not_held_while_a_node_awaits_its_permit() {
+    let (api_version, kind, by) = ("v1".to_owned(), "Node".to_owned(), ObjectId::Name("{node}".to_owned()));
+    let object = ObjectRef { api_version, kind, namespace: None, by };
+    let wanted = Wanted::Condition { condition: "Idle".to_owned(), status: "True".to_owned() };
+    let check = GateCheck::Object { object, wanted };
+    let name = GateName::new("owner").expect("a name");
+    let gates = vec![Gate { name, check, at: Moment::ALL.into(), patience: Duration::from_secs(600) }];
+    let desired = desired([pool("a", 64, RolloutPolicy { gates, ..policy(4) })]);
+    let plan = make(&desired, &observed(["n1", "n2"].map(|name| node(name, "a"))), &options()).expect("can be planned");
+    let mode = Mode { gates: Some(Duration::from_secs(15)), ..Mode::ASSIGN };
+    let mut pool = Pool::new(&plan.fleet, &plan.pools[0], mode);
+    pool.starts.blockers.insert(0, (may_start, Asked::Again));
+    pool.step(Now::START, Pool::start);
+    let (_, id) = pool.ids().next().expect("has nodes");
+    pool.step(Now::START, |pool| pool.permit_answered(id, &[]));
+    assert!(!pool.is_finished());
+    assert_eq!(pool.outcome().held, None);
 }
 
 fn hold() -> Hold {

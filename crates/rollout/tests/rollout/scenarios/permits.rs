@@ -114,9 +114,23 @@ fn refused_canary_is_replaced() {
     let mut scenario = rollout(nodes(3), policy, GATED);
     assert_eq!(scenario.send(Input::Start), ["ask n1"]);
     assert_eq!(scenario.permit("n1", false), ["ask n2"]);
-    assert_eq!(scenario.permit("n2", true), ["assign n2"]);
-    scenario.converge("n2");
-    assert_eq!(scenario.wait(30), ["ask n1", "ask n3"]);
+    assert_eq!(scenario.permit("n2", false), ["ask n3"]);
+    assert_eq!(scenario.permit("n3", true), ["assign n3"]);
+    scenario.converge("n3");
+    assert_eq!(scenario.wait(30), ["ask n1", "ask n2"]);
+}
+
+#[test]
+fn pool_does_not_stall_while_owners_refuse() {
+    let gates = vec![Gate { patience: Duration::from_secs(3600), ..storage() }];
+    let mut scenario = rollout(nodes(1), RolloutPolicy { gates, ..policy(1) }, GATED);
+    scenario.send(Input::Start);
+    for _ in 0..60 {
+        scenario.permit("n1", false);
+        assert_eq!(scenario.wait(15), ["ask n1"]);
+    }
+    assert_eq!(scenario.stopped(), None);
+    assert_eq!(scenario.permit("n1", true), ["assign n1"]);
 }
 
 #[test]
