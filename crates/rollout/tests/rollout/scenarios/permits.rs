@@ -123,7 +123,9 @@ fn refused_canary_is_replaced() {
 #[test]
 fn pool_does_not_stall_while_owners_refuse() {
     let gates = vec![Gate { patience: Duration::from_secs(3600), ..storage() }];
-    let mut scenario = rollout(nodes(1), RolloutPolicy { gates, ..policy(1) }, GATED);
+    // A node may take less time than lies between two questions.
+    let policy = RolloutPolicy { gates, convergence_timeout: Duration::from_secs(5), ..policy(1) };
+    let mut scenario = rollout(nodes(1), policy, GATED);
     scenario.send(Input::Start);
     for _ in 0..60 {
         scenario.permit("n1", false);
