@@ -35,7 +35,10 @@ fuzz_target!(|text: &str| {
         }
     }
     if let Ok(start) = Start::parse(text) {
-        assert_eq!(start.to_string(), text);
+        // `Fri-Fri` is one day.
+        let shown = start.to_string();
+        assert!(shown == text || text.split_once('-').is_some_and(|(day, rest)| rest.starts_with(day)), "{shown}");
+        assert_eq!(Start::parse(&shown), Ok(start));
     }
     if let Some(hash) = ContentHash::parse(text) {
         assert_eq!(hash.to_string(), text);

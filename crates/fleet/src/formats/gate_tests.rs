@@ -76,7 +76,7 @@ fn gate_may_name_the_node() {
         ("name: '{nodes}'", "is not the name of an object"),
         ("label: example.com/node", "has not the form <key>=<value> with {node} in the value"),
         ("label: 'example.com/node=n1'", "has not the form <key>=<value> with {node} in the value"),
-        ("label: 'a b={node}'", "has a character other than"),
+        ("label: 'a b={node}'", "only letters, digits, '-', '_' and '.' may be used"),
         ("name: v, label: 'a={node}'", "the object has a name, too"),
         ("namespace: x", "is missing"),
     ] {

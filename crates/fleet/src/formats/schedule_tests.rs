@@ -78,6 +78,7 @@ fn windows_must_fit_a_node_and_a_soak() {
         ("1h5m30s", soaks, None),
         ("1h5m29s", soaks, Some("a soak time and a node after it take up to 1h5m30s")),
         ("10m30s", "order: {by: zone, soak: 5m}", None),
+        ("10m29s", "steps: [1]\n    soak: 5m", Some("a soak time and a node after it take up to 10m30s")),
         ("10m29s", "order: {by: zone, soak: 5m}", Some("a soak time and a node after it take up to 10m30s")),
         ("1h5m30s", "order: {by: zone, soak: 5m}\n    canary: {nodes: 1, soak: 1h}", None),
         // Windows do not concern these changes.
