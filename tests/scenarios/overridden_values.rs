@@ -44,13 +44,27 @@ async fn later_drop_in_over_a_drop_in_fails_its_node_and_is_named(start: Cluster
     overridden(start.drop_ins(), "later-drop-in:maxPods=120", LATER).await;
 }
 
-/// The condition Effective of a node: its status and its reason.
-async fn effective(cluster: &Cluster, node: &str) -> Option<String> {
+/// A condition of the NodeConfig of a node: its status and its reason.
+async fn condition(cluster: &Cluster, node: &str, kind: &str) -> Option<String> {
     let object = cluster.assignment_object(node).await;
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let found = conditions.into_iter().find(|condition| condition["type"] == "Effective")?;
+    let found = conditions.into_iter().find(|condition| condition["type"] == kind)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     Some(format!("{} {}", text("status"), text("reason")))
+}
+
+/// Prints a note and passes without kubectl on the PATH.
+async fn kubectl_waits_for_nodes_that_run_the_reviewed_values(cluster: &Cluster) {
+    let kubeconfig = cluster.kubeconfig();
+    for (object, ready) in [("nodeconfig/a-1", true), ("nodeconfig/a-2", false)] {
+        let mut kubectl = tokio::process::Command::new("kubectl");
+        let wait = ["wait", "--for=condition=Ready", "--timeout=2s", object];
+        let Ok(run) = kubectl.args(wait).env("KUBECONFIG", &kubeconfig).env("HOME", cluster.home()).output().await
+        else {
+            return eprintln!("skipped: no kubectl on the PATH");
+        };
+        assert_eq!(run.status.success(), ready, "{object}: {run:?}");
+    }
 }
 
 async fn overridden(start: ClusterSetup, fault: &str, cause: &str) {
@@ -63,9 +77,25 @@ async fn overridden(start: ClusterSetup, fault: &str, cause: &str) {
     for node in NODES {
         assert_eq!(cluster.kubelet_restarts(node), 1, "{node}");
         assert_eq!(cluster.state(node).await.error, None, "{node}");
-        let expected = if node == "a-2" { "False Overridden" } else { "True Effective" };
-        assert_eq!(effective(&cluster, node).await.as_deref(), Some(expected), "{node}");
+        let expected = match node {
+            "a-2" => [
+                ("Effective", "False Overridden"),
+                ("Ready", "False Overridden"),
+                ("Reconciling", "False Stalled"),
+                ("Stalled", "True Overridden"),
+            ],
+            _ => [
+                ("Effective", "True Effective"),
+                ("Ready", "True Converged"),
+                ("Reconciling", "False Converged"),
+                ("Stalled", "False Converged"),
+            ],
+        };
+        for (kind, value) in expected {
+            assert_eq!(condition(&cluster, node, kind).await.as_deref(), Some(value), "{node}: {kind}");
+        }
     }
+    kubectl_waits_for_nodes_that_run_the_reviewed_values(&cluster).await;
     let reported = cluster.assignment_object("a-2").await["status"]["effective"].clone();
     assert_eq!(reported["source"], "computed");
     let value = &reported["overridden"][0];
@@ -118,8 +148,10 @@ async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(sta
     cluster.fault("a-1", None).await;
     repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 8");
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
-    until("the node proves itself", async || effective(&cluster, "a-1").await.as_deref() == Some("True Effective"))
-        .await;
+    until("the node proves itself", async || {
+        condition(&cluster, "a-1", "Effective").await.as_deref() == Some("True Effective")
+    })
+    .await;
     cluster.down().await;
 }
 
@@ -139,7 +171,8 @@ async fn not_restarted(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     cluster.fault("a-1", Some("later-drop-in:maxPods=120".parse().expect("a fault"))).await;
     let reason = "Unknown NotRestarted";
-    until("the agent sees the file", async || effective(&cluster, "a-1").await.as_deref() == Some(reason)).await;
+    until("the agent sees the file", async || condition(&cluster, "a-1", "Effective").await.as_deref() == Some(reason))
+        .await;
     assert_eq!(cluster.running("a-1").await["maxPods"], 150);
     let unproven = "1 node may run other values than the reviewed ones, a-1: a file of the kubelet has changed since";
     cluster.run("status", &repository, &[]).await.prints("unproven: a").prints(unproven);

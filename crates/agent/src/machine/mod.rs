@@ -57,6 +57,7 @@ mod sim_inputs;
 #[cfg(test)]
 mod sim_join;
 mod status;
+mod summary;
 mod sync;
 mod trial;
 

@@ -18,14 +18,14 @@ use nodecfg_contract::{ConfigStatus, error_text};
 
 /// Version that the agent reports.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const TRUE: &str = "True";
-const FALSE: &str = "False";
-const UNKNOWN: &str = "Unknown";
+pub(super) const TRUE: &str = "True";
+pub(super) const FALSE: &str = "False";
+pub(super) const UNKNOWN: &str = "Unknown";
 /// Maximum number of overridden values in the message of a condition.
 const MAX_IN_MESSAGE: usize = 3;
 
 /// The state of a condition: its status, reason and message.
-type ConditionValue = (&'static str, String, String);
+pub(super) type ConditionValue = (&'static str, String, String);
 
 impl MachineState {
     /// Returns a report if the status differs from the server's or a heartbeat is due, and no report is in progress
@@ -317,7 +317,7 @@ impl MachineState {
 /// The part of a status that the machine decides. The rest depends on the host, or on the time.
 pub(super) fn decided(status: &NodeConfigStatus) -> NodeConfigStatus {
     let mut decided = NodeConfigStatus { agent: None, effective: None, ..status.clone() };
-    decided.conditions.retain(|condition| condition.kind != EFFECTIVE);
+    decided.conditions.retain(|condition| [SYNCED, ACTIVE, KNOWN_GOOD].contains(&condition.kind.as_str()));
     decided
 }
 
@@ -334,7 +334,7 @@ fn restarting(target: &str) -> String {
 
 /// Builds a condition. It keeps the transition time of the previous condition with the same status. If `value` is
 /// `None`, the previous condition stays.
-fn condition(
+pub(super) fn condition(
     kind: &str,
     value: Option<ConditionValue>,
     before: Option<&Condition>,

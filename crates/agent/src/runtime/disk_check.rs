@@ -85,6 +85,7 @@ impl<D: Disk> AgentRuntime<D> {
         {
             status.conditions.extend(self.state.effective_condition(effective, unproven.as_ref(), &status, now));
         }
+        status.conditions.extend(self.state.summary(&status, now));
         status.effective = compared.as_ref().map(|compared| compared.effective.clone());
         self.reported = compared;
         status

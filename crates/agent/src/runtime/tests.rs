@@ -11,7 +11,9 @@ use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
 use crate::store::inspect;
 use nodecfg_contract::ConfigStatus;
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{
+    ACTIVE, Condition, EFFECTIVE, KNOWN_GOOD, NodeConfigStatus, READY, RECONCILING, STALLED, SYNCED,
+};
 
 /// Seed of a power failure; decides which content that is not durable is lost.
 const CRASH_SEED: u64 = 3;
@@ -284,8 +286,17 @@ fn counts_a_local_kubelet_without_healthz_as_healthy() {
         &Ledger { agent_state: sim.runtime().ledger().agent_state.clone(), ..Ledger::default() }
     );
     assert_eq!(sim.runtime().ledger().agent_state.phase, Phase::Settled);
-    let conditions = sim.status().conditions.iter().map(|condition| condition.status.as_str()).collect::<Vec<_>>();
-    assert_eq!(conditions, ["True"; 3]);
+    let of_kind = |condition: &Condition| (condition.kind.clone(), condition.status.clone());
+    let conditions: Vec<(String, String)> = sim.status().conditions.iter().map(of_kind).collect();
+    let expected = [
+        (SYNCED, "True"),
+        (ACTIVE, "True"),
+        (KNOWN_GOOD, "True"),
+        (READY, "True"),
+        (RECONCILING, "False"),
+        (STALLED, "False"),
+    ];
+    assert_eq!(conditions, expected.map(|(kind, status)| (kind.to_owned(), status.to_owned())));
 }
 
 /// As `kubeadm upgrade` does during a trial. The kubelet then runs the node's own configuration.
@@ -398,7 +409,8 @@ fn completed_reasons(
 ) -> Vec<String> {
     let status = NodeConfigStatus { conditions: Vec::new(), ..sim.status().clone() };
     let status = agent.complete(status, Ok(process), sim.now());
-    status.conditions.into_iter().map(|condition| condition.reason).collect()
+    let is_effective = |condition: &Condition| condition.kind == EFFECTIVE;
+    status.conditions.into_iter().filter(is_effective).map(|condition| condition.reason).collect()
 }
 
 /// Another program may write the file at any moment.

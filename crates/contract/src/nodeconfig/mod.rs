@@ -31,6 +31,12 @@ pub const ACTIVE: &str = "Active";
 pub const KNOWN_GOOD: &str = "KnownGood";
 /// Condition: the kubelet runs every value that the active configuration names. `Unknown` if the agent cannot tell.
 pub const EFFECTIVE: &str = "Effective";
+/// Condition of kstatus: the kubelet runs the assigned configuration as reviewed. `Unknown` if the agent cannot tell.
+pub const READY: &str = "Ready";
+/// Condition of kstatus: the agent works on the assignment.
+pub const RECONCILING: &str = "Reconciling";
+/// Condition of kstatus: the node does not run the assignment, and needs another one, or another host.
+pub const STALLED: &str = "Stalled";
 
 /// Desired configuration of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +55,12 @@ pub const EFFECTIVE: &str = "Effective";
         category = "nodecfg",
         doc = "Desired and actual kubelet configuration of one Node. Has the name of the Node and is owned by it.",
         printcolumn(name = "Pool", type_ = "string", json_path = ".status.pool"),
+        printcolumn(
+            name = "Ready",
+            type_ = "string",
+            json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+            description = "Whether the kubelet runs the assigned configuration as reviewed"
+        ),
         printcolumn(
             name = "Wanted",
             type_ = "string",
@@ -223,7 +235,7 @@ pub struct ReportingAgent {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::condition)]
 pub struct Condition {
-    /// `Synced`, `Active`, `KnownGood` or `Effective`.
+    /// `Synced`, `Active`, `KnownGood` or `Effective`, or `Ready`, `Reconciling` or `Stalled` of kstatus.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
