@@ -145,7 +145,7 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             meaning: "another program drains, reboots or removes the node; nodecfg does not change it meanwhile, and it \
                       counts against the budget",
             causes: &["a scale-down, an update or a reboot is in progress", "that program failed and left its mark"],
-            look_at: format!("the taints and annotations: `kubectl describe node {node}`"),
+            look_at: format!("the taints, annotations, labels and conditions: `kubectl describe node {node}`"),
         }),
         Why::Contested { .. } => Some(Explanation {
             meaning: "no pool has precedence, so the node keeps its configuration",

@@ -15,6 +15,7 @@ scenarios! {
         blocked_drain_names_the_budget_and_releases_the_node,
         interrupt_releases_a_node_that_is_not_assigned,
         next_command_heals_a_killed_drain,
+        node_that_another_program_claims_during_its_drain_is_released_to_it,
         drained_node_is_not_drained_again,
         annotations_of_a_mark_without_its_taint_are_removed,
     }
@@ -131,6 +132,37 @@ async fn next_command_heals_a_killed_drain(start: ClusterSetup) {
     repository.change("a", BEFORE);
     let run = cluster.sync(&repository, &[]).await.exits(0);
     run.prints("node a-1 released: an earlier run drained it");
+    cluster.assert_no_marks().await;
+    cluster.down().await;
+}
+
+/// Pods stay, the cordon of the other program stays, and the node is drained again once it is released.
+async fn node_that_another_program_claims_during_its_drain_is_released_to_it(start: ClusterSetup) {
+    let workloads = WorkloadSpec::filling(2, 3).with_fault(&NodeName::new("a-1").unwrap(), PodFault::BlockedBudget);
+    let cluster = start.pool("a", 2).workloads(workloads).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, ", timeout: 60s, unmanaged: delete").await;
+    let blocked = "/api/v1/namespaces/default/pods/blocked-budget-a-1";
+    let (before, uid) = (cluster.source("a-1").await, cluster.get(blocked).await["metadata"]["uid"].clone());
+    let count = pods(&cluster).await.len();
+    let run = cluster.start_run("sync", &repository, &[]);
+    until("a-1 is marked", async || cluster.state("a-1").await.marked).await;
+    let claim = |state: &str, cordoned: bool| {
+        let labels = json!({"nvidia.com/gpu-driver-upgrade-state": state});
+        json!({"metadata": {"labels": labels}, "spec": {"unschedulable": cordoned}})
+    };
+    cluster.patch("/api/v1/nodes/a-1", claim("drain-required", true)).await;
+    until("a-1 is released", async || !cluster.state("a-1").await.marked).await;
+    run.interrupt();
+    run.end().await.exits(5).prints("maintained by gpu-operator");
+    cluster.assert_no_marks().await;
+    assert_eq!(cluster.source("a-1").await, before);
+    assert_eq!(cluster.get("/api/v1/nodes/a-1").await["spec"]["unschedulable"], true, "the cordon is not ours");
+    assert_eq!(cluster.get(blocked).await["metadata"]["uid"], uid, "the protected pod is still there");
+    until("the evicted pods are back", async || pods(&cluster).await.len() == count).await;
+    cluster.patch("/api/v1/nodes/a-1", claim("upgrade-done", false)).await;
+    cluster.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/blocked-budget-a-1").await;
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
     cluster.assert_no_marks().await;
     cluster.down().await;
 }

@@ -1,5 +1,6 @@
 //! Scenarios of nodes in other hands: cordoned by a person, being deleted, or maintained by another program.
 
+use http::Request;
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ClusterSetup, Repository, until};
@@ -8,13 +9,14 @@ scenarios! {
     Anything {
         cordoned_node_is_first_and_takes_budget,
         maintained_nodes_are_left_unchanged_until_they_are_released,
+        node_with_a_lifecycle_condition_is_left_unchanged_while_it_is_true,
         node_claimed_during_a_rollout_is_not_started,
         node_being_deleted_takes_budget,
     }
 }
 
 /// Patch of a Node that claims it for a program, and the name of the program.
-fn claims() -> [(&'static str, Value); 6] {
+fn claims() -> [(&'static str, Value); 9] {
     let taint = |key: &str| json!({"spec": {"taints": [{"key": key, "value": "1", "effect": "NoSchedule"}]}});
     let annotations = |annotations: Value| json!({"metadata": {"annotations": annotations}});
     let drain = |desired: &str, applied: &str| {
@@ -23,6 +25,7 @@ fn claims() -> [(&'static str, Value); 6] {
             "machineconfiguration.openshift.io/lastAppliedDrain": applied,
         }))
     };
+    let upgrade = |driver: &str, state: &str| json!({"metadata": {"labels": {format!("nvidia.com/{driver}-driver-upgrade-state"): state}}});
     [
         ("cluster-autoscaler", taint("ToBeDeletedByClusterAutoscaler")),
         ("karpenter", taint("karpenter.sh/disrupted")),
@@ -30,6 +33,9 @@ fn claims() -> [(&'static str, Value); 6] {
         ("kured", annotations(json!({"weave.works/kured-reboot-in-progress": "2026-11-21T12:00:00Z"}))),
         ("machine-config-operator", drain("uncordon-b", "drain-b")),
         ("machine-config-operator", drain("drain-b", "drain-b")),
+        ("gpu-operator", upgrade("gpu", "pod-restart-required")),
+        ("gpu-operator", upgrade("gpu", "upgrade-failed")),
+        ("network-operator", upgrade("ofed", "node-maintenance-required")),
     ]
 }
 
@@ -37,7 +43,9 @@ fn claims() -> [(&'static str, Value); 6] {
 fn release() -> Value {
     let keys = ["weave.works/kured-reboot-in-progress"].into_iter().chain(DRAIN_KEYS);
     let annotations: serde_json::Map<String, Value> = keys.map(|key| (key.to_owned(), Value::Null)).collect();
-    json!({"metadata": {"annotations": annotations}, "spec": {"taints": null}})
+    let upgraded =
+        json!({"nvidia.com/gpu-driver-upgrade-state": "upgrade-done", "nvidia.com/ofed-driver-upgrade-state": null});
+    json!({"metadata": {"annotations": annotations, "labels": upgraded}, "spec": {"taints": null}})
 }
 
 const DRAIN_KEYS: [&str; 2] =
@@ -62,14 +70,14 @@ async fn cordoned_node_is_first_and_takes_budget(start: ClusterSetup) {
 }
 
 async fn maintained_nodes_are_left_unchanged_until_they_are_released(start: ClusterSetup) {
-    let cluster = start.pool("a", 7).up().await;
+    let cluster = start.pool("a", 10).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
     for (index, (_, claim)) in claims().into_iter().enumerate() {
         patch(&cluster, &format!("a-{}", index + 1), claim).await;
     }
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
-    let mut run = cluster.sync(&repository, &[]).await.exits(5).prints("1 converged").prints("6 blocked");
-    let mut status = cluster.run("status", &repository, &[]).await.exits(0).prints("6 blocked");
+    let mut run = cluster.sync(&repository, &[]).await.exits(5).prints("1 converged").prints("9 blocked");
+    let mut status = cluster.run("status", &repository, &[]).await.exits(0).prints("9 blocked");
     let mut doctor = cluster.run("doctor", &repository, &[]).await.exits(5);
     let mut diff = diff.prints("kured");
     for (program, _) in claims() {
@@ -77,11 +85,41 @@ async fn maintained_nodes_are_left_unchanged_until_they_are_released(start: Clus
         (diff, run, status, doctor) =
             (diff.prints(&text), run.prints(&text), status.prints(&text), doctor.prints(&text));
     }
-    for index in 1..=6 {
+    for index in 1..=9 {
         assert_eq!(cluster.source(&format!("a-{index}")).await, None, "a-{index}");
         patch(&cluster, &format!("a-{index}"), release()).await;
     }
-    cluster.sync(&repository, &[]).await.exits(0).prints("6 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("9 converged");
+    cluster.down().await;
+}
+
+/// Sets a condition of a node as operators do.
+async fn set_condition(cluster: &Cluster, node: &str, kind: &str, status: &str) {
+    let patch = json!({"status": {"conditions": [{"type": kind, "status": status}]}});
+    let request = Request::patch(format!("/api/v1/nodes/{node}/status"))
+        .header("Content-Type", "application/strategic-merge-patch+json")
+        .body(patch.to_string().into_bytes())
+        .unwrap();
+    cluster.send(request).await.unwrap();
+}
+
+async fn node_with_a_lifecycle_condition_is_left_unchanged_while_it_is_true(start: ClusterSetup) {
+    let cluster = start.pool("a", 6).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    let claiming = ["MaintenanceInProgress", "DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"];
+    for (index, kind) in claiming.iter().enumerate() {
+        set_condition(&cluster, &format!("a-{}", index + 1), kind, "True").await;
+    }
+    set_condition(&cluster, "a-5", "MaintenancePlanned", "True").await;
+    set_condition(&cluster, "a-6", "DrainInProgress", "False").await;
+    let mut run = cluster.sync(&repository, &[]).await.exits(5).prints("2 converged").prints("4 blocked");
+    for (index, kind) in claiming.iter().enumerate() {
+        run = run.prints(&format!("set its condition {kind}"));
+        let node = format!("a-{}", index + 1);
+        assert_eq!(cluster.source(&node).await, None, "{node}");
+        set_condition(&cluster, &node, kind, "False").await;
+    }
+    cluster.sync(&repository, &[]).await.exits(0).prints("4 converged");
     cluster.down().await;
 }
 

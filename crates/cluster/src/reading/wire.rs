@@ -221,18 +221,23 @@ impl WireNode {
     pub fn into_node(self, keys: &LabelKeys) -> Option<Node> {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
-        let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
+        let conditions = status.conditions.unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition.kind == "Ready");
+        let labels = self.metadata.labels.unwrap_or_default();
         let annotations = self.metadata.annotations.unwrap_or_default();
         let capacity = status.capacity.unwrap_or_default();
         let taints = || spec.taints.iter().flatten().map(|taint| taint.key.as_str());
-        let maintainer = Maintainer::of(taints(), |key| annotations.get(key));
+        let true_conditions =
+            conditions.iter().filter(|condition| condition.status == "True").map(|condition| condition.kind.as_str());
+        let label = |key: &str| labels.get(key).map(String::as_str);
+        let maintainer = Maintainer::of(taints(), true_conditions, label, |key| annotations.get(key));
         let drain_mark = DrainMark::read(taints().any(|key| key == DRAIN_TAINT), annotations.get(DRAIN_ANNOTATION));
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
             created: self.metadata.created,
             assigned_before: false,
-            labels: Arc::new(keys.filter(self.metadata.labels.unwrap_or_default())),
+            labels: Arc::new(keys.filter(labels)),
             kubelet_version,
             pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
             capacity: Capacity::parse(
@@ -243,7 +248,7 @@ impl WireNode {
             extended_resources: ExtendedResources::read(
                 status.allocatable.iter().flatten().map(|(name, amount)| (name.as_str(), amount.as_str())),
             ),
-            ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
+            ready: match ready.map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
                 Some("False") => Readiness::NotReady,
                 _ => Readiness::Unknown,
@@ -457,6 +462,14 @@ mod tests {
         assert_eq!((cordoned.cordoned, cordoned.maintainer), (true, Some(Maintainer::MachineConfigOperator)));
         let tainted = node(serde_json::json!({"taints": [{"key": "medik8s.io/drain", "effect": "NoSchedule"}]}));
         assert_eq!((tainted.cordoned, tainted.maintainer), (false, Some(Maintainer::NodeMaintenanceOperator)));
+        let shuts_down = |status: &str| {
+            let ready = serde_json::json!({"type": "Ready", "status": "True"});
+            let shutdown = serde_json::json!({"type": "GracefulNodeShutdownInProgress", "status": status});
+            let read = serde_json::json!({"metadata": {"name": "n1"}, "status": {"conditions": [ready, shutdown]}});
+            self::node(read).maintainer
+        };
+        assert_eq!(shuts_down("True"), Some(Maintainer::GracefulNodeShutdownInProgress));
+        assert_eq!((shuts_down("False"), shuts_down("Unknown")), (None, None));
         // The fields have the names of the constants.
         for key in [maintainer::KURED, maintainer::DESIRED_DRAIN, maintainer::LAST_APPLIED_DRAIN] {
             let read: MaintenanceAnnotations =
