@@ -67,7 +67,9 @@ fn roles_equal_installed_roles() {
         assert_eq!(documents(&made), objects, "{path}");
     }
     let folders = fs::read_dir(root().join("deploy")).unwrap().map(|entry| entry.unwrap().file_name());
-    let known: BTreeSet<String> = roles().iter().map(|(folder, _)| (*folder).to_owned()).collect();
+    // monitoring.rs tests the folder without roles.
+    let known: BTreeSet<String> =
+        roles().iter().map(|(folder, _)| *folder).chain(["monitoring"]).map(str::to_owned).collect();
     let found: BTreeSet<String> = folders.map(|folder| folder.into_string().unwrap()).collect();
     assert_eq!(found, known, "folders of deploy/");
 }
@@ -321,6 +323,12 @@ fn kustomize_builds_readers_and_pruners() {
         let Some(objects) = kustomized(&root().join("deploy").join(folder)) else { return };
         assert_eq!(names(&objects), names(&roles), "{folder}");
     }
+}
+
+#[test]
+fn kustomize_builds_monitoring() {
+    let Some(objects) = kustomized(&root().join("deploy/monitoring")) else { return };
+    assert_eq!(names(&objects), ["ConfigMap - nodecfg-dashboard", "PrometheusRule - nodecfg"]);
 }
 
 /// Adds the components to both bases, in their own folder, because kustomize accepts no absolute paths.

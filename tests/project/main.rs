@@ -11,6 +11,7 @@
 
 mod deploy;
 mod findings;
+mod monitoring;
 mod oracle;
 mod outputs;
 mod schema;

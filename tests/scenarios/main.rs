@@ -12,6 +12,7 @@ mod harness;
 
 mod admission;
 mod adversary;
+mod alerts;
 mod commands;
 mod crash;
 mod doctor;
