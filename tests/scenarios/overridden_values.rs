@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, Repository, until};
+use crate::harness::{Cluster, ClusterSetup, Repository, print_line, until};
 use nodecfg_sandbox::kubelets::Fault;
 
 scenarios! {
@@ -61,7 +61,7 @@ async fn kubectl_waits_for_nodes_that_run_the_reviewed_values(cluster: &Cluster)
         let wait = ["wait", "--for=condition=Ready", "--timeout=2s", object];
         let Ok(run) = kubectl.args(wait).env("KUBECONFIG", &kubeconfig).env("HOME", cluster.home()).output().await
         else {
-            return eprintln!("skipped: no kubectl on the PATH");
+            return print_line("skipped: no kubectl on the PATH");
         };
         assert_eq!(run.status.success(), ready, "{object}: {run:?}");
     }
