@@ -54,8 +54,7 @@ proptest! {
         sim_events in vec(sim_events(), 0..160),
     ) {
         let mut policy = policy(budget);
-        // The oracle of steps does not know which nodes are canaries.
-        policy.canary = canaries.filter(|_| steps.is_none()).and_then(|(nodes, soak)| canary(nodes, soak));
+        policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.steps = steps.map_or(Steps::default(), |(shares, soak)| Steps {
             shares: shares.into_iter().map(NodeShare::Count).collect(),
             soak: Duration::from_secs(soak),

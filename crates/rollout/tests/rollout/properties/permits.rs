@@ -39,10 +39,6 @@ proptest! {
         policy.canary = canary(canaries, 20);
         policy.max_failures = 3;
         policy.steps = Steps { shares: steps.into_iter().map(NodeShare::Count).collect(), soak: Duration::from_secs(20) };
-        // The oracle of steps does not know which nodes are canaries.
-        if canaries > 0 {
-            policy.steps = Steps::default();
-        }
         let (api_version, kind) = ("example.com/v1".to_owned(), "Volume".to_owned());
         let object = ObjectRef { api_version, kind, namespace: None, by: ObjectId::Name("{node}".to_owned()) };
         let wanted = Wanted::Condition { condition: "Idle".to_owned(), status: "True".to_owned() };
