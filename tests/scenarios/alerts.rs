@@ -169,10 +169,12 @@ async fn alerts_fire_for_a_failed_rollout_and_not_before(start: ClusterSetup) {
     cluster.fault("a-2", Some(Fault::ValidateError)).await;
     repository.change("a", "maxPods: 120");
     sync().await.exits(5);
-    let failed_node = "the agent of the failed node reports the error";
+    let failed_node = "the agent of the failed node reports the error, and has counted its return";
     until(failed_node, async || {
         let samples = of_agents(&cluster, &["a-2"]).await;
-        samples.iter().any(|(name, value)| name.starts_with("kubelet_node_config_error") && *value == 1.0)
+        ["kubelet_node_config_error", "nodecfg_agent_rollbacks_total"]
+            .iter()
+            .all(|metric| samples.iter().any(|(name, value)| name.starts_with(metric) && *value == 1.0))
     })
     .await;
     let difference = cluster.home().join("diff.prom");
