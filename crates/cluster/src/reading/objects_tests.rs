@@ -54,7 +54,7 @@ async fn refusals_name_the_fix() {
         objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string()
     };
     assert_eq!(get(403).await, "reading Deployment x/a is forbidden; grant the verb get on deployments.apps");
-    assert_eq!(get(404).await, "Deployment x/a is missing; check its namespace and name");
+    assert_eq!(get(404).await, "Deployment x/a is missing; check its namespace and its name or label");
     assert_eq!(get(500).await, "Deployment x/a cannot be read: the API server returns 500: a [2J");
     let (objects, log) = reader(|_| served());
     let error = objects.get(wanted(APPS, "Deployment", None, "a")).await.unwrap_err();
