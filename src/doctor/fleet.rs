@@ -39,6 +39,11 @@ fn of_repository(repository: &Repository, checks: &mut Vec<Check>) {
         _ => Check::note("repository", format!("{shown}: valid, with {}", count(*warnings, "warning")))
             .fix("nodecfg validate prints them"),
     });
+    if desired.paused {
+        let seen = format!("{shown}: spec.paused of the Fleet pauses every pool");
+        let fix = "set spec.paused to false when the reason no longer applies";
+        checks.push(Check::warning("repository", seen).about("spec.paused").fix(fix));
+    }
     match plan {
         None => checks.push(Check::unknown("plan", "not checked: the cluster was not readable")),
         Some(Err(problems)) => checks.extend(problems.iter().map(problem)),
@@ -169,7 +174,8 @@ fn lock_state(facts: &Facts, lock: &Lock) -> Check {
 fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
     let paused = |what: &str, pause: &Pause, target: &str| {
         let seen = format!("{what} is paused by {} since {:.0}: {}", pause.by, pause.at, pause.reason);
-        Check::note("orders", seen).about(target).fix(format!("to end the pause: nodecfg resume {target}"))
+        let check = if pause.whole_fleet { Check::warning("orders", seen) } else { Check::note("orders", seen) };
+        check.about(target).fix(format!("to end the pause: nodecfg resume {target}"))
     };
     let whole = orders.paused.iter().map(|pause| paused("the whole fleet", pause, "--all"));
     let pauses = orders.pauses.iter().map(|(pool, pause)| paused(&format!("pool {pool}"), pause, pool.as_str()));
@@ -177,7 +183,7 @@ fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
         let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let seen = format!("{} ordered {} at {:.0} to stop{reason}", abort.by, remark(&abort.holder), abort.at);
         if lock.holder.as_ref() == Some(&abort.holder) {
-            Check::warning("orders", seen).about("abort").fix("wait for it to stop: it reads orders every ten seconds")
+            Check::warning("orders", seen).about("abort").fix("wait for it to stop: it reads orders every few seconds")
         } else {
             Check::note("orders", seen)
                 .about("abort")

@@ -472,13 +472,15 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: b
         ),
         StopReason::Interrupted => Some("run the same command again: it continues from the current state"),
         StopReason::Aborted { .. } => Some(
-            "the next sync continues from the current state; to prevent that, pause the pool: `nodecfg pause POOL \
-             --reason …`",
+            "the next sync continues from the current state, unless `spec.paused` of the Fleet, `nodecfg pause POOL \
+             --reason TEXT` or `nodecfg pause --all --reason TEXT` pauses it",
         ),
         StopReason::Paused(pause) if pause.whole_fleet => {
-            Some("`nodecfg resume --all` when the reason no longer applies, and sync again")
+            Some("`nodecfg resume --all` when the reason no longer applies, and run the same command again")
         }
-        StopReason::Paused(_) => Some("`nodecfg resume` the pool when the reason no longer applies, and sync again"),
+        StopReason::Paused(_) => {
+            Some("`nodecfg resume POOL` when the reason no longer applies, and run the same command again")
+        }
         StopReason::LockLost => {
             Some("find out who holds the fleet's Lease, and whether this machine lost the API server; then sync again")
         }

@@ -1,5 +1,7 @@
 //! Reports of `pause`, `resume` and `abort`: the result of the order, and its effect on the next sync.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,6 +29,9 @@ pub struct PoolOrders {
     /// The pause of the whole fleet, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// The other pools that are paused by themselves.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub also_paused: BTreeSet<PoolName>,
     /// The holder of the fleet's lock, if any. A running rollout notices the order within a few seconds.
     pub running: Option<Holder>,
 }
@@ -125,20 +130,23 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
     let first = Paused::of(false, orders.paused.as_ref().filter(|_| by_name));
     let first = first.iter().flat_map(paused::items);
     let results = orders.pools.iter().map(|order| result(&orders.fleet, order));
+    let resume = |pools: &str| Text::name(format!("nodecfg resume {pools}{fleet_arguments}"));
     let next = (!paused.is_empty()).then(|| {
-        let whole = orders.pools.iter().all(|order| order.pool.is_none());
-        let pools = if whole { "--all".to_owned() } else { paused.join(" ") };
-        let command = format!("nodecfg resume {pools}{fleet_arguments}");
-        Item::labeled("To continue", Text::name(command))
+        let command = match (by_name, &orders.paused) {
+            (false, _) => resume("--all"),
+            (true, None) => resume(&paused.join(" ")),
+            (true, Some(_)) => resume(&paused.join(" ")).then(" and ").then(resume("--all")),
+        };
+        Item::labeled("To continue", command)
     });
     let running = orders.running.as_ref().filter(|_| !paused.is_empty() || !resumed.is_empty()).map(|holder| {
-        let effect = Item::new(effect_on_running(!paused.is_empty()));
+        let effect = Item::new(effect_on_running(!paused.is_empty(), by_name));
         Item::warning("running now", holder_text(holder)).with([effect])
     });
     let effects = [
         (!paused.is_empty())
-            .then(|| format!("The next sync does not change nodes of {}.", names(paused.iter().copied(), 8))),
-        (!resumed.is_empty()).then(|| after_resume(&resumed)),
+            .then(|| format!("The next sync changes no nodes of {}.", names(paused.iter().copied(), 8))),
+        (!resumed.is_empty()).then(|| after_resume(&resumed, orders, by_name)),
     ];
     let effects: Vec<String> = effects.into_iter().flatten().collect();
     let result = if effects.is_empty() { "Nothing changed.".to_owned() } else { effects.join(" ") };
@@ -152,13 +160,15 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
 }
 
 fn result(fleet: &FleetName, order: &PoolOrder) -> Item {
-    let (result, pause) = match (order.result, &order.pause) {
+    // The item begins with what is paused.
+    let shown = |pause: &Option<Pause>| pause.clone().map(|pause| Pause { whole_fleet: false, ..pause });
+    let (result, pause) = match (order.result, shown(&order.pause)) {
         (PoolResult::Updated, Some(pause)) => ("pause updated:", format!(" {pause}")),
         (_, Some(pause)) => ("paused", format!(" {pause}")),
         (PoolResult::Resumed, None) => ("resumed", String::new()),
         (_, None) => ("was not paused", String::new()),
     };
-    let before = order.before.as_ref().map(|before| {
+    let before = shown(&order.before).map(|before| {
         let label = if order.pause.is_some() { "previously:" } else { "was paused" };
         Item::new(format!("{label} {before}"))
     });
@@ -180,15 +190,26 @@ fn paused_and_resumed(orders: &PoolOrders) -> [Vec<&str>; 2] {
     [of(&[PoolResult::Paused, PoolResult::Updated]), of(&[PoolResult::Resumed])]
 }
 
-fn after_resume(pools: &[&str]) -> String {
-    format!("The next sync includes {}, unless it is paused in the repository.", names(pools.iter().copied(), 8))
+fn after_resume(resumed: &[&str], orders: &PoolOrders, by_name: bool) -> String {
+    let resumed = names(resumed.iter().copied(), 8);
+    let also = &orders.also_paused;
+    if by_name && orders.paused.is_some() {
+        format!("The next sync changes no nodes of {resumed}: the whole fleet is paused.")
+    } else if !by_name && !also.is_empty() {
+        let (but, is) = (names(also.iter().map(PoolName::as_str), 8), if also.len() == 1 { "is" } else { "are" });
+        format!(
+            "The next sync includes {resumed} but {but}, which {is} paused by name, unless the repository pauses more."
+        )
+    } else {
+        format!("The next sync includes {resumed}, unless it is paused in the repository.")
+    }
 }
 
-fn effect_on_running(paused: bool) -> &'static str {
-    if paused {
-        "Within a few seconds it starts no further nodes of these pools; nodes in transition finish."
-    } else {
-        "It continues without these pools: they were paused when it made its plan."
+fn effect_on_running(paused: bool, by_name: bool) -> &'static str {
+    match (paused, by_name) {
+        (true, true) => "Within a few seconds it starts no further nodes of these pools; nodes in transition finish.",
+        (true, false) => "Within a few seconds it starts no further nodes; nodes in transition finish.",
+        (false, _) => "It continues without pools that were paused when it made its plan, or that it saw paused since.",
     }
 }
 
@@ -203,7 +224,7 @@ impl Aborted {
         let fleet = &self.fleet;
         let holder = self.holder.as_ref().map(holder_text).unwrap_or_default();
         let next = "The next sync continues from the current state; to prevent that, pause the pool \
-                    (`nodecfg pause POOL --reason TEXT`)."
+                    (`nodecfg pause POOL --reason TEXT`) or the fleet (`nodecfg pause --all --reason TEXT`)."
             .to_owned();
         let back = self.order.as_ref().is_some_and(|order| order.back);
         match self.result {
@@ -296,6 +317,7 @@ mod tests {
             namespace: NamespaceName::new("kube-system").expect("a name"),
             pools: pools.iter().map(order).collect(),
             paused: None,
+            also_paused: BTreeSet::new(),
             running: Some(Holder { identity, since: Some(Timestamp::UNIX_EPOCH) }),
         }
     }

@@ -370,6 +370,7 @@ fn orders_fit() {
         namespace: NamespaceName::new("kube-system").unwrap(),
         pools: (0..3).map(order).collect(),
         paused: None,
+        also_paused: BTreeSet::new(),
         running: Some(orders::Holder { identity: "ci-runner".repeat(20), since: Some(at()) }),
     };
     assert_report_fits(&WIDTHS, "orders", &orders::pools("pause", &orders, " --fleet-name prod"), true);

@@ -308,9 +308,9 @@ pub enum FileChangeKind {
 pub struct PlannedSteps {
     /// The steps in the notation of `pool.yaml`: `1, 5%, 25%`.
     pub shares: String,
-    /// The largest number of nodes that have or get the configuration in each step.
+    /// The largest number of nodes that have or get the configuration in each step that earlier runs have not passed.
     pub limits: Vec<usize>,
-    /// How long each step soaks before the next one, or before all other nodes, in seconds.
+    /// How long each step soaks before the next one, or before all other nodes, in seconds, rounded up.
     pub soak_seconds: u64,
 }
 
@@ -338,7 +338,7 @@ pub struct Rollout {
     /// The steps before all other nodes. Unset without steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<PlannedSteps>,
-    /// The least time between the starts of two nodes, in seconds. Unset: none.
+    /// The least time between the starts of two nodes, in seconds, rounded up. Unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<u64>,
     /// The pools that must have converged before a node of this pool starts.

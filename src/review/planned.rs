@@ -2,6 +2,7 @@
 //! nodes that move between pools.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -244,10 +245,16 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
 }
 
 fn steps(planned: &PoolPlan) -> Option<PlannedSteps> {
-    let (limits, steps) = (planned.step_limits(), &planned.policy.steps);
+    let (begun, steps) = (planned.begun(), &planned.policy.steps);
+    let limits: Vec<usize> = planned.step_limits().into_iter().filter(|limit| *limit >= begun).collect();
     let shares: Vec<String> = steps.shares.iter().map(ToString::to_string).collect();
-    let soak_seconds = steps.soak.as_secs();
+    let soak_seconds = rounded_up(steps.soak);
     (!limits.is_empty()).then(|| PlannedSteps { shares: shares.join(", "), limits, soak_seconds })
+}
+
+/// Whole seconds, so that no time vanishes.
+fn rounded_up(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
@@ -267,7 +274,7 @@ fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
         drain: PlannedDrain::of(planned).filter(|_| !matches!(start, PoolStart::Stops { .. })),
         start,
         steps: steps(planned),
-        interval_seconds: Some(planned.policy.interval.as_secs()).filter(|seconds| *seconds > 0),
+        interval_seconds: Some(rounded_up(planned.policy.interval)).filter(|seconds| *seconds > 0),
         after: planned.policy.after.clone(),
         waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),

@@ -86,10 +86,12 @@ impl FleetLocation {
             before: before.get(pool).cloned(),
             known: pool.as_ref().is_none_or(|pool| known.contains(pool)),
         };
-        let pools: BTreeSet<&Option<PoolName>> = pools.iter().collect();
-        let pools = pools.into_iter().map(order).collect();
+        let targets: BTreeSet<&Option<PoolName>> = pools.iter().collect();
+        let also_paused = orders.pauses.keys().filter(|pool| !pools.iter().flatten().any(|one| one == *pool));
+        let also_paused = also_paused.cloned().collect();
+        let pools = targets.into_iter().map(order).collect();
         let (paused, running) = (orders.paused.clone(), holder(&snapshot));
-        Ok(PoolOrders { fleet: self.fleet, namespace: self.namespace, pools, paused, running })
+        Ok(PoolOrders { fleet: self.fleet, namespace: self.namespace, pools, paused, also_paused, running })
     }
 
     /// Orders the rollout that holds the lock to stop, and waits until it does, or `stop` is set. `waiting` gets the holder

@@ -6,6 +6,7 @@ scenarios! {
     Anything {
         zones_follow_each_other,
         steps_soak_before_more_nodes_start,
+        diff_shows_the_steps_that_are_left,
     }
 }
 
@@ -51,6 +52,22 @@ async fn zones_follow_each_other(start: ClusterSetup) {
     assert_eq!(told, expected, "{run}");
     let run = cluster.run("status", &repository, &[]).await.exits(0);
     run.does_not_print("Order:");
+    cluster.down().await;
+}
+
+async fn diff_shows_the_steps_that_are_left(start: ClusterSetup) {
+    let cluster = start.pool("a", 6).up().await;
+    let spec = "{maxUnavailable: 6, steps: [1, 50%], soak: 1500ms, interval: 100ms}";
+    let repository = Repository::of_pool("registryPullQPS: 6", spec);
+    for (node, expected) in [("a-1", "at most 1, then 3 of 6 nodes"), ("a-2", "at most 3 of 6 nodes")] {
+        cluster
+            .patch(&format!("/api/v1/nodes/{node}"), serde_json::json!({"metadata": {"labels": {"slot": node}}}))
+            .await;
+        cluster.sync(&repository, &["-l", &format!("slot={node}")]).await.exits(0);
+        let run = cluster.run("diff", &repository, &[]).await.exits(1);
+        run.prints(&format!("in steps: {expected}, each with 2s soak")).prints("one start each 1s");
+    }
+    cluster.sync(&repository, &[]).await.exits(0);
     cluster.down().await;
 }
 

@@ -115,7 +115,7 @@ async fn pause_stops_running_rollout(start: ClusterSetup) {
     // Nodes in transition are waited for, then the sync ends.
     cluster.fault("a-1", None).await;
     let run = run.end().await.exits(5);
-    run.prints("stopped: pool a: paused by ").prints("2 not started").prints("`nodecfg resume` the pool");
+    run.prints("stopped: pool a: paused by ").prints("2 not started").prints("`nodecfg resume POOL` when");
     assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (1, 1));
     cluster.sync(&repository, &[]).await.exits(0).prints("paused: pool a, 2 nodes unchanged");
     cluster.down().await;
@@ -133,7 +133,12 @@ async fn pause_of_fleet_stops_everything(start: ClusterSetup) {
     run.until_stderr_contains("a stopped: paused with the whole fleet by ").await;
     cluster.fault("a-1", None).await;
     cluster.fault("b-1", None).await;
-    run.end().await.exits(5).prints("3 not started").prints("`nodecfg resume --all` when");
+    run.end()
+        .await
+        .exits(5)
+        .prints("3 not started")
+        .prints("`nodecfg resume --all` when")
+        .prints("run the same command again");
     assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (1, 1));
 
     // Each command says it first.
@@ -150,7 +155,17 @@ async fn pause_of_fleet_stops_everything(start: ClusterSetup) {
     cluster.command(&["history", "a", folder, "--namespace", cluster.namespace()]).await.exits(0).prints(words);
     let status = cluster.run("status", &repository, &["-o", "json"]).await.exits(0).json();
     assert_eq!(status["fleets"][0]["paused"]["reason"], "incident 4711", "{status}");
-    cluster.order(&["resume", "--all"]).await.exits(0).prints("the whole fleet: resumed");
+    let by_name = cluster.order(&["pause", "a", "--reason", "disks"]).await.exits(0);
+    by_name.prints("To continue: nodecfg resume a ").prints(" and nodecfg resume --all");
+    let resumed = cluster.order(&["resume", "--all"]).await.exits(0).prints("the whole fleet: resumed");
+    resumed.prints("includes the whole fleet but a, which is paused by name");
+    cluster
+        .order(&["pause", "--all", "--reason", "more"])
+        .await
+        .exits(0)
+        .prints("changes no nodes of the whole fleet.");
+    cluster.order(&["resume", "a"]).await.exits(0).prints("changes no nodes of a: the whole fleet is paused.");
+    cluster.order(&["resume", "--all"]).await.exits(0).prints("includes the whole fleet, unless");
     cluster.sync(&repository, &[]).await.exits(0).prints("3 converged").does_not_print("paused");
     cluster.down().await;
 }
@@ -174,6 +189,8 @@ async fn paused_fleet_in_git_stops_running_sync_and_no_rollback(start: ClusterSe
     let words = "paused: the whole fleet, in the repository (spec.paused of the Fleet)";
     cluster.sync(&repository, &[]).await.exits(0).prints(words).prints("2 skipped");
     cluster.run("status", &repository, &[]).await.exits(0).prints(words);
+    let doctor = cluster.run("doctor", &repository, &[]).await.prints("spec.paused of the Fleet pauses every pool");
+    doctor.prints("warning");
 
     // An operator decides otherwise, and the next sync does not interfere.
     cluster.fault("a-1", Some(Fault::NeverAcknowledges)).await;

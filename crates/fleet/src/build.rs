@@ -219,6 +219,12 @@ impl<'s> Files<'s> {
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         self.findings.extend(windows.and_then(|windows| Some(too_short(&policy)?.at(windows.place.clone()))));
         report_too_many(&policy, &place, &mut self.findings);
+        if spec.rollout.soak.is_some() && spec.rollout.steps.is_none() && defaults.rollout.steps.is_none() {
+            let message = "`spec.rollout.soak` is the time after a step, and the pool has no steps";
+            let help = "write steps: [1, 10%], or write the soak time of canaries: canary: {nodes: 1, soak: 10m}";
+            let finding = Finding::error("bad-value", message).at(place.clone()).field("spec.rollout.soak");
+            self.findings.push(finding.help(help));
+        }
         let complete = targets.is_some();
         let pool = Pool {
             name,

@@ -206,6 +206,13 @@ impl PoolPlan {
         self.policy.steps.limits(self.nodes)
     }
 
+    /// Number of nodes that have or get the configuration already, which count for the [steps](Self::step_limits).
+    #[must_use]
+    pub fn begun(&self) -> usize {
+        let awaited = self.steps().filter(|step| step.action != Action::Assign).count();
+        awaited + self.left_alone.iter().filter(|left| left.why.runs_target()).count()
+    }
+
     /// Steps of all waves.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.waves.iter().flat_map(|wave| &wave.steps)

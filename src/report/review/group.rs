@@ -2,7 +2,7 @@
 
 use crate::report::count;
 use crate::report::document::Text;
-use crate::review::{Group, PoolReview};
+use crate::review::{ConfigMapChange, Group, PoolReview};
 
 /// Maximum number of names of pools in a title, and in a list of pools.
 const MAX_NAMES: usize = 5;
@@ -55,11 +55,15 @@ pub(super) fn limits(group: &Group<'_>) -> Vec<String> {
     limits.into_iter().map(line).collect()
 }
 
+fn is_renamed(map: &ConfigMapChange) -> bool {
+    map.after.is_some() && map.after != map.before
+}
+
 /// The ConfigMaps of a group of several pools, in numbers. `None` without any.
 pub(super) fn config_maps(group: &Group<'_>) -> Option<Text> {
     let number = |create| group.pools.iter().filter(|pool| pool.config_map.create == Some(create)).count();
     let (new, existing) = (number(true), number(false));
-    let renamed = group.pools.iter().filter(|pool| pool.rollout.is_none() && pool.config_map.after.is_some()).count();
+    let renamed = group.pools.iter().filter(|pool| pool.rollout.is_none() && is_renamed(&pool.config_map)).count();
     let parts = [(new, "to be created"), (existing, "exist"), (renamed, "with new names")];
     let parts: Vec<String> = parts
         .into_iter()

@@ -67,8 +67,8 @@ fn gate_may_name_the_node() {
     let gates = pool.unwrap().policy.gates;
     let shown = |gate: &Gate| (gate.is_of_nodes(), gate.of_node(&NodeName::new("n1").unwrap()).to_string());
     let expected = [
-        (true, "a (example.com/v1 Volume v-n1: Idle=True)".to_owned()),
-        (true, "b (example.com/v1 Volume with example.com/node=n1: Idle=True)".to_owned()),
+        (true, "a (example.com/v1 Volume v-n1: Idle=True; at [node])".to_owned()),
+        (true, "b (example.com/v1 Volume with example.com/node=n1: Idle=True; at [node])".to_owned()),
         (false, "c (example.com/v1 Volume v: Idle=True)".to_owned()),
     ];
     assert_eq!(gates.iter().map(shown).collect::<Vec<_>>(), expected);
@@ -84,11 +84,22 @@ fn gate_may_name_the_node() {
         let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
         assert!(findings.len() == 1 && messages[0].contains(problem), "{rest}: {messages:?}");
     }
-    let start =
-        "    - {name: a, at: [start], object: {apiVersion: v1, kind: Node, name: '{node}', condition: Idle=True}}\n";
-    let (_, findings) = built("      []\n", start);
-    assert_eq!(findings.len(), 1, "{findings:?}");
-    assert!(findings[0].message.contains("guards no other step"), "{findings:?}");
+    assert!(gates[0].at.iter().eq([&Moment::Node]) && gates[2].at.len() > 1, "{gates:?}");
+    let object = |rest: &str| format!("object: {{apiVersion: v1, kind: Node, {rest}}}");
+    for (gate, problem) in [
+        (format!("at: [start], {}", object("name: '{node}', condition: Idle=True")), "guards no other step"),
+        (format!("at: [node, soak], {}", object("name: '{node}', condition: Idle=True")), "guards no other step"),
+        (object("name: node-1, jsonPath: '{.spec.holder}={node}'"), "in the name and the label of an object only"),
+        (object("name: '{node}', jsonPath: '{.spec.holder}={node}'"), "in the name and the label of an object only"),
+        (
+            "prometheus: {query: 'up{node=\"{node}\"}', present: up}".to_owned(),
+            "in the name and the label of an object only",
+        ),
+    ] {
+        let (_, findings) = built("      []\n", &format!("    - {{name: a, {gate}}}\n"));
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert!(findings.len() == 1 && messages[0].contains(problem), "{gate}: {messages:?}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ map! {
         /// State of a Kubernetes object.
         "object" => object: Option<ObjectSpec>,
         /// Steps that the gate guards: start (before the first node), node (before each further node), soak (during the
-        /// soak of the canaries). [] switches the gate off. Default: all.
+        /// soak of canaries, of a step, or of a domain). [] switches the gate off. Default: all.
         #[default(BTreeSet::from(Moment::ALL))]
         "at" => at: BTreeSet<Moment>,
         /// Time that a rollout waits for the gate between nodes, or at the end of a soak, before it stops. Default
@@ -131,10 +131,19 @@ impl ReadField for Gates {
                 let finding = bad_value(&fields.path("name"), fields.get("name")?, &problem);
                 at.findings.push(finding.related(first, "the other gate").help(format!("write {name}-2")));
             }
-            let gate = gate.gate()?;
-            if gate.is_of_nodes() && !gate.at.is_empty() && !gate.at.contains(&Moment::Node) {
-                let problem = "a gate with {node} is asked before each node, and guards no other step";
-                at.findings.push(bad_value(&fields.path("at"), fields.get("at")?, problem).help("write [node]"));
+            let mut gate = gate.gate()?;
+            let is_of_nodes = gate.is_of_nodes();
+            if let Some((key, node)) = literal_node(&fields, at.path) {
+                let problem = format!("{NODE} stands for a node in the name and the label of an object only");
+                at.findings.push(bad_value(&key, node, &problem).help(format!("write no {NODE} here")));
+            }
+            match fields.get("at").filter(|_| is_of_nodes) {
+                None if is_of_nodes => gate.at = [Moment::Node].into(),
+                Some(node) if gate.at.iter().any(|moment| *moment != Moment::Node) => {
+                    let problem = format!("a gate with {NODE} is asked before each node, and guards no other step");
+                    at.findings.push(bad_value(&fields.path("at"), node, &problem).help("write [node]"));
+                }
+                _ => {}
             }
             Some(gate)
         })))
@@ -156,6 +165,16 @@ fn fix_boolean_key(gate: &Fields<'_>, findings: &mut [Finding]) {
     for finding in findings.iter_mut().filter(|one| paths.contains(&one.field)) {
         finding.help = Some("did you mean \"at\"?".to_owned());
     }
+}
+
+/// The first field of a gate with a `{node}` that nothing replaces, and its path.
+fn literal_node<'n>(gate: &Fields<'n>, path: &str) -> Option<(String, &'n Node)> {
+    const TEXTS: [(&str, &str); 4] =
+        [("prometheus", "query"), ("prometheus", "present"), ("object", "condition"), ("object", "jsonPath")];
+    TEXTS.iter().find_map(|(check, key)| {
+        let node = gate.get(check)?.get(key)?;
+        node.text().is_some_and(|text| text.contains(NODE)).then(|| (format!("{path}.{check}.{key}"), node))
+    })
 }
 
 /// Reports a gate without exactly one check. The fields of two checks stay unread.

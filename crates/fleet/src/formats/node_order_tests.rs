@@ -103,4 +103,8 @@ fn steps_are_numbers_or_shares_that_rise() {
         assert!(found.len() == 1 && found[0].starts_with(&start), "{rollout}: {found:?}");
     }
     assert_eq!(findings("{steps: [10, 5%, 20]}"), [""; 0], "the number of nodes decides");
+    let alone = findings("{soak: 10m}");
+    assert!(alone.len() == 1 && alone[0].contains("`spec.rollout.soak` is the time after a step"), "{alone:?}");
+    assert_eq!(findings("{steps: [], soak: 10m}"), [""; 0], "these steps replace those of a fleet");
+    assert_eq!(pace("{soak: 10m}", "{}")[0], "", "the default of pools with steps");
 }

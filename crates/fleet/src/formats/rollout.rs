@@ -278,8 +278,12 @@ pub(crate) fn too_short(policy: &RolloutPolicy) -> Option<Finding> {
     } else {
         return None;
     };
-    let parts =
-        if policy.drains_nodes() { "convergenceTimeout, drain.timeout and drain.settle" } else { "convergenceTimeout" };
+    let parts = match (longest < node, policy.drains_nodes()) {
+        (true, true) => "convergenceTimeout, drain.timeout and drain.settle",
+        (true, false) => "convergenceTimeout",
+        (false, true) => "the soak time, convergenceTimeout, drain.timeout and drain.settle",
+        (false, false) => "the soak time and convergenceTimeout",
+    };
     let message = format!(
         "`spec.rollout.windows`: the longest is {}, but {who} up to {}, so no node could start",
         duration::format(longest),
