@@ -560,7 +560,7 @@ fn handles_custom_resources() {
 
 /// An application of four pods and a DaemonSet, with more pods on a node.
 fn workloads(node: &str, faults: &[PodFault]) -> WorkloadSpec {
-    let web = Application::new("shop", "web", 6).with_budget(Budget::NodeShare("1".to_owned()));
+    let web = Application::new("shop", "web", 6).with_budget(Budget::MaxUnavailable("1".to_owned()));
     let daemon = DaemonSet { name: "proxy".to_owned(), tolerates_all: true, exclusive_cpus: false };
     let spec = WorkloadSpec { applications: vec![web], daemon_sets: vec![daemon], faults: Vec::new() };
     let node = NodeName::new(node).unwrap();

@@ -156,7 +156,7 @@ impl Case {
     fn workloads(&self) -> WorkloadSpec {
         let application = Application::new("team", "web", self.replicas);
         let application =
-            if self.budget { application.with_budget(Budget::NodeShare("50%".to_owned())) } else { application };
+            if self.budget { application.with_budget(Budget::MaxUnavailable("50%".to_owned())) } else { application };
         let daemon = DaemonSet { name: "agent".to_owned(), tolerates_all: true, exclusive_cpus: self.exclusive_daemon };
         let spec = WorkloadSpec { applications: vec![application], daemon_sets: vec![daemon], faults: Vec::new() };
         match self.fault {

@@ -119,7 +119,7 @@ fn replica_set(name: &str, replicas: usize, annotations: &Value, spec: &Map<Stri
 fn pod_budget(name: &str, app: &str, budget: &Budget) -> Value {
     let (limit, amount) = match budget {
         Budget::MinAvailable(amount) => ("minAvailable", amount),
-        Budget::NodeShare(amount) => ("maxUnavailable", amount),
+        Budget::MaxUnavailable(amount) => ("maxUnavailable", amount),
     };
     let amount = amount.parse::<u32>().map_or_else(|_| json!(amount), |number| json!(number));
     json!({
@@ -191,7 +191,7 @@ async fn create_fault(client: &Client, node: &NodeName, fault: PodFault) -> Resu
         _ => &[],
     };
     for suffix in budgets {
-        let budget = pod_budget(&format!("{name}{suffix}"), &name, &Budget::NodeShare("0".to_owned()));
+        let budget = pod_budget(&format!("{name}{suffix}"), &name, &Budget::MaxUnavailable("0".to_owned()));
         create(client, &path("poddisruptionbudgets", NAMESPACE), &budget).await?;
     }
     if fault == PodFault::StuckVolume {

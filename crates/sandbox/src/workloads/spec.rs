@@ -41,7 +41,7 @@ pub enum Budget {
     /// Pods that must stay available.
     MinAvailable(String),
     /// Pods that may be unavailable.
-    NodeShare(String),
+    MaxUnavailable(String),
 }
 
 /// A DaemonSet in the namespace `kube-system`.
@@ -83,7 +83,7 @@ impl WorkloadSpec {
         let applications = (0..total.div_ceil(REPLICAS)).map(|index| {
             let namespace = format!("team-{:03}", index / APPLICATIONS + 1);
             let replicas = REPLICAS.min(total - index * REPLICAS);
-            let budget = Budget::NodeShare("25%".to_owned());
+            let budget = Budget::MaxUnavailable("25%".to_owned());
             Application::new(&namespace, &format!("app-{:04}", index + 1), replicas).with_budget(budget)
         });
         Self { applications: applications.collect(), daemon_sets, faults: Vec::new() }

@@ -180,7 +180,7 @@ async fn pods_are_created_when_a_node_admits_them() {
 
 #[tokio::test]
 async fn replica_set_follows_its_number() {
-    let cluster = cluster(2, &applications(4, Budget::NodeShare("1".to_owned()))).await;
+    let cluster = cluster(2, &applications(4, Budget::MaxUnavailable("1".to_owned()))).await;
     for replicas in [1, 5] {
         cluster.patch(&populate::path("replicasets", "shop"), "web", json!({"spec": {"replicas": replicas}})).await;
         cluster.until("scaled", async |cluster| cluster.pods().await.len() == replicas).await;
@@ -322,7 +322,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn budgets() -> impl Strategy<Value = Budget> {
     let amount = || prop_oneof![(0_usize..6).prop_map(|n| n.to_string()), (0_usize..100).prop_map(|n| format!("{n}%"))];
-    prop_oneof![amount().prop_map(Budget::MinAvailable), amount().prop_map(Budget::NodeShare)]
+    prop_oneof![amount().prop_map(Budget::MinAvailable), amount().prop_map(Budget::MaxUnavailable)]
 }
 
 /// Numbers of healthy pods and of pods that the budget requires.
