@@ -172,16 +172,11 @@ pub fn report(answers: &GateAnswers) -> Report {
         let question = Item { quiet: true, ..Item::new(Text::name(gate.question())) };
         Item::new(text).with([question].into_iter().chain(gate.reasons().map(Item::new))).into()
     };
+    let first = paused::items(answers.paused.as_ref());
     Report {
         command: "gates",
         result: Some(result(answers)),
-        blocks: answers
-            .paused
-            .iter()
-            .flat_map(paused::items)
-            .map(Block::Item)
-            .chain(answers.gates.iter().map(gate))
-            .collect(),
+        blocks: first.map(Block::Item).chain(answers.gates.iter().map(gate)).collect(),
         names: answers.gates.iter().map(|gate| format!("gate/{}", gate.name)).collect(),
         wide: Some(wide(answers)),
         complete: true,

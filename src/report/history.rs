@@ -98,7 +98,7 @@ fn nodes_of(revision: &Revision) -> Option<String> {
 #[must_use]
 pub fn report(history: &History) -> Report {
     let others = history.whereabouts.iter().flat_map(|rest| &rest.others);
-    let first = history.paused.iter().flat_map(paused::items);
+    let first = paused::items(history.paused.as_ref());
     let blocks = first.chain(history.revisions.iter().map(revision)).chain(others.map(other));
     let note = history.note.as_ref().map(|note| Item::quiet(note.as_str()));
     Report {

@@ -128,7 +128,7 @@ pub fn pools(command: &'static str, orders: &PoolOrders, fleet_arguments: &str) 
     let [paused, resumed] = paused_and_resumed(orders);
     let by_name = orders.pools.iter().all(|order| order.pool.is_some());
     let first = Paused::of(false, orders.paused.as_ref().filter(|_| by_name));
-    let first = first.iter().flat_map(paused::items);
+    let first = paused::items(first.as_ref());
     let results = orders.pools.iter().map(|order| result(&orders.fleet, order));
     let resume = |pools: &str| Text::name(format!("nodecfg resume {pools}{fleet_arguments}"));
     let next = (!paused.is_empty()).then(|| {

@@ -4,13 +4,13 @@ use super::document::{Block, Item, Report, Text};
 use crate::status::Paused;
 
 /// The pause of a fleet by its repository (`spec.paused`), and that by an order (`nodecfg pause --all --reason TEXT`).
-pub(super) fn items(pause: &Paused) -> impl Iterator<Item = Item> {
-    let of_repository = pause.in_repository.then(|| {
+pub(super) fn items(pause: Option<&Paused>) -> impl Iterator<Item = Item> {
+    let of_repository = pause.filter(|pause| pause.in_repository).map(|_| {
         let next = "set spec.paused of the Fleet to false when the reason no longer applies";
         Item::bad("paused", "the whole fleet, in the repository (spec.paused of the Fleet)")
             .with([Item::labeled("next", next)])
     });
-    let ordered = pause.order.as_ref().map(|pause| {
+    let ordered = pause.and_then(|pause| pause.order.as_ref()).map(|pause| {
         let next = Text::name("nodecfg resume --all").then(", when the reason no longer applies");
         Item::bad("paused", pause.to_string()).with([Item::labeled("next", next)])
     });
@@ -20,5 +20,5 @@ pub(super) fn items(pause: &Paused) -> impl Iterator<Item = Item> {
 /// The pause of a fleet by itself, for a command that shows its own result later.
 #[must_use]
 pub fn report(pause: &Paused) -> Report {
-    Report { blocks: items(pause).map(Block::Item).collect(), ..Report::default() }
+    Report { blocks: items(Some(pause)).map(Block::Item).collect(), ..Report::default() }
 }

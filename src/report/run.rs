@@ -43,7 +43,7 @@ pub struct RunEnd<'a> {
 #[must_use]
 pub fn report(run: &Run, end: RunEnd<'_>) -> Report {
     let RunEnd { outcome, at, .. } = end;
-    let paused = run.review.paused.iter().flat_map(paused::items);
+    let paused = paused::items(run.review.paused.as_ref());
     let mut blocks: Vec<Block> = paused.chain(stops::items(outcome, at)).map(Block::Item).collect();
     blocks.push(Block::Nodes(nodes(run, outcome, at)));
     let sections =

@@ -44,8 +44,8 @@ impl FleetLocation {
         .await
     }
 
-    /// Changes the orders for these pools, or for the whole fleet (`None`). `change` returns the previous pause of a pool if it changed, and `result` what
-    /// became of a pool with or without one. `unknown` is the help for a pool without ConfigMaps and orders; without this
+    /// Changes the orders for these pools, or for the whole fleet (`None`). `change` returns the previous pause of a pool
+    /// if it changed, and `result` what became of a pool with or without one. `unknown` is the help for a pool without ConfigMaps and orders; without this
     /// help, such a pool is accepted.
     pub(crate) async fn order_pools(
         self,

@@ -45,8 +45,8 @@ impl PoolHistory {
         Ok(Self { revisions, end, draft, snapshot })
     }
 
-    /// Counts the nodes on each revision, and on other configurations, and reads the pause of the fleet. Warns if another client changed the pointer of the
-    /// pool.
+    /// Counts the nodes on each revision, and on other configurations, and reads the pause of the fleet. Warns if another
+    /// client changed the pointer of the pool.
     pub(crate) async fn whereabouts(
         &mut self,
         repository: &RepositoryArgs,

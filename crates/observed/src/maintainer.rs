@@ -85,7 +85,7 @@ pub const DRIVER_UPGRADES: [(&str, Maintainer); 2] = [
     ("nvidia.com/ofed-driver-upgrade-state", Maintainer::NetworkOperator),
 ];
 /// States in which the operator does nothing to the node: unknown, queued, and done. All others claim the node, also
-/// `upgrade-failed`, which leaves it cordoned and goes on once its driver runs.
+/// `upgrade-failed`, which leaves it cordoned and continues once its driver runs.
 const IDLE_DRIVER_UPGRADES: [&str; 3] = ["", "upgrade-required", "upgrade-done"];
 
 /// Annotation of kured on a node that it reboots (kubereboot/kured, cmd/kured: KuredRebootInProgressAnnotation).

@@ -29,7 +29,7 @@ pub fn report(command: &'static str, review: &Review) -> Report {
     let (unchanged, others): (Vec<&PoolReview>, Vec<&PoolReview>) =
         review.pools.iter().partition(|pool| is_unchanged(pool));
     let groups = groups(others);
-    let paused = review.paused.iter().flat_map(paused::items).map(Block::Item);
+    let paused = paused::items(review.paused.as_ref()).map(Block::Item);
     let mut blocks: Vec<Block> = paused.chain(base(review)).collect();
     if !review.settings.is_empty() {
         let subject = format!("fleet {}", review.fleet);
@@ -527,7 +527,7 @@ fn about(review: &Review) -> Text {
 /// The number of nodes and of awaited nodes per pool, for a run that changes nothing, after the pause of the fleet.
 #[must_use]
 pub fn awaited(plan: &Plan, review: &Review) -> Report {
-    let first = review.paused.iter().flat_map(paused::items).map(Block::Item);
+    let first = paused::items(review.paused.as_ref()).map(Block::Item);
     let item = |pool: &PoolPlan| -> Block {
         let state = match (pool.nodes, pool.steps().count()) {
             (0, _) => "no nodes".to_owned(),

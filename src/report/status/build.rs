@@ -23,7 +23,7 @@ use nodecfg_plan::convergence::Target;
 #[must_use]
 pub fn report(status: &FleetStatus) -> Report {
     let pauses = status.fleets.iter().filter_map(|orders| status.pause_of(&orders.fleet));
-    let pauses = pauses.flat_map(|pause| paused::items(&pause).collect::<Vec<_>>());
+    let pauses = pauses.flat_map(|pause| paused::items(Some(&pause)).collect::<Vec<_>>());
     let notes = pauses.chain(status.fleets.iter().flat_map(fleet_notes));
     let mut blocks: Vec<Block> = notes.chain(notes_of_pools(status)).map(Block::Item).collect();
     if !status.pools.is_empty() {

@@ -132,18 +132,18 @@ impl ReadField for Gates {
                 at.findings.push(finding.related(first, "the other gate").help(format!("write {name}-2")));
             }
             let mut gate = gate.gate()?;
-            let is_of_nodes = gate.is_of_nodes();
             if let Some((key, node)) = literal_node(&fields, at.path) {
                 let problem = format!("{NODE} stands for a node in the name and the label of an object only");
                 at.findings.push(bad_value(&key, node, &problem).help(format!("write no {NODE} here")));
             }
-            match fields.get("at").filter(|_| is_of_nodes) {
-                None if is_of_nodes => gate.at = [Moment::Node].into(),
+            match fields.get("at") {
+                _ if !gate.is_of_nodes() => {}
+                None => gate.at = [Moment::Node].into(),
                 Some(node) if gate.at.iter().any(|moment| *moment != Moment::Node) => {
                     let problem = format!("a gate with {NODE} is asked before each node, and guards no other step");
                     at.findings.push(bad_value(&fields.path("at"), node, &problem).help("write [node]"));
                 }
-                _ => {}
+                Some(_) => {}
             }
             Some(gate)
         })))

@@ -315,8 +315,8 @@ impl Pool {
     fn evaluate_converged(&mut self, id: Id, seen: &Seen) {
         let node = &self.nodes[id];
         let of_canary = node.wave == Wave::Canary && !self.gate.has_passed_canaries();
-        let of_domain = node.has_converged() && matches!(self.gate, StartGate::SoakingStage { .. });
-        let is_soaking = of_canary || of_domain;
+        let of_stage = node.has_converged() && matches!(self.gate, StartGate::SoakingStage { .. });
+        let is_soaking = of_canary || of_stage;
         let on_trial = node.trial.is_some();
         let was_settled = !node.has_converged();
         // A node that is not Ready has not passed its trial.

@@ -45,11 +45,6 @@ impl Stages {
             ended: None,
         }
     }
-
-    /// Ends the steps that this number of nodes has passed. One that they fill soaks first.
-    fn pass_steps(&mut self, is_passed: impl Fn(usize) -> bool) {
-        self.steps.retain(|limit| !is_passed(*limit));
-    }
 }
 
 pub(super) fn may_start(pool: &Pool, node: &Node) -> MayStart {
@@ -72,7 +67,7 @@ impl Pool {
     /// Ends the steps that earlier runs have passed. A step that its nodes fill exactly may not have soaked.
     pub(in crate::pool) fn resume_steps(&mut self) {
         let begun = self.number(Count::Begun);
-        self.starts.stages.pass_steps(|limit| limit < begun);
+        self.starts.stages.steps.retain(|limit| *limit >= begun);
     }
 
     /// Begins the next stage once every node that started has ended, and has been well for the soak time.
@@ -161,7 +156,6 @@ impl Pool {
             return;
         }
         let Some(domain) = self.starts.stages.domains.get(position).cloned() else { return };
-        self.gate = StartGate::Open;
         (self.starts.stages.begun, self.starts.stages.follows) = (position + 1, true);
         let nodes = self.nodes.pending_in(position);
         self.report(Progress::DomainStarted { domain, nodes });
@@ -173,7 +167,7 @@ impl Pool {
             return;
         }
         let begun = self.number(Count::Begun);
-        self.starts.stages.pass_steps(|limit| limit <= begun);
+        self.starts.stages.steps.retain(|limit| *limit > begun);
         let limit = self.starts.stages.steps.first().copied();
         self.report(Progress::StepStarted { limit });
     }

@@ -33,7 +33,7 @@ impl PermitOracle {
         let Some(name) = step.started(command) else { return };
         if step.pool_of(name).policy.gates.iter().any(Gate::is_of_nodes) {
             let is_recent = self.granted.get(name).is_some_and(|at| now.since(*at) <= 2 * interval);
-            // After a conflict, the node goes on with the permit that it started with.
+            // After a conflict, the node continues with the permit that it started with.
             let is_again = step.log.iter().flat_map(|(.., sent)| sent).filter(|sent| step.started(sent) == Some(name));
             assert!(is_recent || is_again.count() > 1, "{name} starts without a permit\n{step}");
         }
