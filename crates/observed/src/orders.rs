@@ -13,7 +13,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::printable::{at_most, one_line};
 
-/// Annotation of the pauses: a JSON object of [`Pause`] by pool, or by [`WHOLE_FLEET`].
+/// Annotation of the pauses: a JSON object of [`Pause`] by pool, or by `*` for the whole fleet.
 pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";
 /// Annotation that requests the holder of the lock to stop: a JSON object, [`Abort`].
 pub const ABORT_ANNOTATION: &str = "nodecfg.dev/abort";
