@@ -20,7 +20,7 @@ use nodecfg_cluster::lock::LeaseView;
 use nodecfg_cluster::reading::binding::by_version;
 use nodecfg_cluster::writing::diagnostics::InstalledObject;
 use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys, lock};
-use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, Right, config_maps_policy};
+use nodecfg_contract::installation::{OWN_NODE_POLICY, OWN_STATUS_POLICY, Right, config_maps_policy};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_install::rights;
 use nodecfg_observed::{ConfigMapKey, Observed, Orders};
@@ -190,7 +190,7 @@ async fn installed(reader: &ClusterReader, namespace: &str) -> Installed {
     Installed {
         definition: look(InstalledObject::Definition).await,
         own_status: policy(OWN_STATUS_POLICY).await,
-        own_taint: policy(OWN_TAINT_POLICY).await,
+        own_node: policy(OWN_NODE_POLICY).await,
         config_maps: policy(&config_maps_policy(namespace)).await,
         pods: look(InstalledObject::DaemonSet).await.map(|found| found.map(pods)),
     }

@@ -80,7 +80,7 @@ pub(super) fn healthy(agents: bool) -> Facts {
         installed: agents.then(|| Installed {
             definition: Ok(Some(nodeconfig::definition())),
             own_status: Ok(installed(nodecfg_install::own_status_only(false))),
-            own_taint: Ok(InstalledPolicy::default()),
+            own_node: Ok(InstalledPolicy::default()),
             config_maps: Ok(installed(nodecfg_install::config_maps_of(namespace().as_str(), &[]))),
             pods: Ok(Some(pods)),
         }),

@@ -223,7 +223,7 @@ pub struct Installed {
     /// The policy that limits each agent to the status of its own node.
     pub own_status: Fact<InstalledPolicy>,
     /// The policy that limits agents to the removal of the startup taint.
-    pub own_taint: Fact<InstalledPolicy>,
+    pub own_node: Fact<InstalledPolicy>,
     /// The policy that lists the writers of ConfigMaps in the namespace.
     pub config_maps: Fact<InstalledPolicy>,
     /// DaemonSet of the agents.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Check, Fact, Installed, InstalledPolicy, not_checked};
-use nodecfg_contract::installation::{OWN_STATUS_POLICY, OWN_TAINT_POLICY, config_maps_policy};
+use nodecfg_contract::installation::{OWN_NODE_POLICY, OWN_STATUS_POLICY, config_maps_policy};
 
 pub(super) fn examine(installed: &Installed, namespace: &str, checks: &mut Vec<Check>) {
     let own_status = Wanted {
@@ -13,15 +13,15 @@ pub(super) fn examine(installed: &Installed, namespace: &str, checks: &mut Vec<C
         harm: "the agent of one node can write the NodeConfigs of all nodes",
     };
     checks.push(own_status.check(&installed.own_status));
-    // Only clusters whose nodes join have it.
-    if let Ok(InstalledPolicy { policy: Some(_), .. }) = &installed.own_taint {
-        let own_taint = Wanted {
+    // Only clusters whose agents are pods have it.
+    if let Ok(InstalledPolicy { policy: Some(_), .. }) = &installed.own_node {
+        let own_node = Wanted {
             code: "admission-policy",
-            name: OWN_TAINT_POLICY,
-            either: vec![nodecfg_install::own_taint_only()],
+            name: OWN_NODE_POLICY,
+            either: vec![nodecfg_install::own_node_only()],
             harm: "the agent of one node can change all Nodes",
         };
-        checks.push(own_taint.check(&installed.own_taint));
+        checks.push(own_node.check(&installed.own_node));
     }
     let found = installed.config_maps.as_ref().ok().and_then(|found| found.policy.as_ref());
     let own = nodecfg_install::config_map_writers(namespace, &[]);
@@ -106,9 +106,9 @@ mod tests {
     use serde_json::json;
 
     fn seen(change: impl FnOnce(&mut InstalledPolicy)) -> String {
-        let mut found = installed(nodecfg_install::own_taint_only());
+        let mut found = installed(nodecfg_install::own_node_only());
         change(&mut found);
-        let either = vec![nodecfg_install::own_taint_only()];
+        let either = vec![nodecfg_install::own_node_only()];
         Wanted { code: "admission-policy", name: "p", either, harm: "harm" }.check(&Ok(found)).seen
     }
 

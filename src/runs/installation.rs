@@ -29,7 +29,7 @@ pub(crate) async fn apply(
     let applier = Applier::new(reader);
     let (objects, namespace) = (nodecfg_install::objects(installation), &installation.namespace);
     require_policies(installation, &applier, &objects).await?;
-    let mut before = None;
+    let (mut before, mut has_policies) = (None, true);
     let mut done: Vec<(Target, Application)> = Vec::new();
     for object in &objects {
         let Some(target) = Target::of(object) else {
@@ -38,7 +38,11 @@ pub(crate) async fn apply(
                 "report this bug with the text of this message",
             ));
         };
-        if target.is_policy() && !applier.serves(&target).await? {
+        let is_policy = target.is_policy();
+        if is_policy && !applier.serves(&target).await? {
+            has_policies = false;
+        }
+        if !has_policies && (is_policy || nodecfg_install::needs_policies(object)) {
             done.push((target, Application::Skipped));
             continue;
         }
@@ -60,7 +64,7 @@ pub(crate) async fn apply(
             done.push((target, Application::Deleted));
         }
     }
-    if done.iter().any(|(_, result)| *result == Application::Skipped) {
+    if !has_policies {
         findings::message(
             &mut terminal.err,
             "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \

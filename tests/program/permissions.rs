@@ -16,7 +16,7 @@ use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect}
 use nodecfg_cluster::writing::permission::Needs;
 use nodecfg_cluster::{ClusterReader, ReaderOptions};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::NodeConfigStatus;
+use nodecfg_contract::nodeconfig::{Condition, NodeConfigStatus, READY};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, ConfigStatus, nodeconfig};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
@@ -161,9 +161,14 @@ async fn agents_need_every_right_and_no_more() {
     every_request_of_an_agent(agent_rules(pods.clone(), false), Vec::new(), Joins::No).await;
     every_request_of_an_agent(agent_rules(pods, true), Vec::new(), Joins::WithTaint).await;
     // The rights that the Node authorizer grants to kubelets, as far as an agent with that identity needs them.
-    let by_the_authorizer: Vec<Rule> = [("", "nodes", "get", None), ("", "events", "create", Some("default"))]
+    let by_the_authorizer = [
+        ("", "nodes", "get", None),
+        ("", "nodes/status", "patch", None),
+        ("", "events", "create", Some("default")),
+        ("coordination.k8s.io", "leases", "get", Some("kube-node-lease")),
+    ];
+    let by_the_authorizer: Vec<Rule> = by_the_authorizer
         .into_iter()
-        .chain([("coordination.k8s.io", "leases", "get", Some("kube-node-lease"))])
         .map(|(group, resource, verb, namespace)| Rule {
             verbs: vec![verb.to_owned()],
             groups: vec![group.to_owned()],
@@ -188,7 +193,7 @@ enum Joins {
 
 async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>, joins: Joins) {
     let granted: BTreeSet<Grant> = grants(&rules).union(&grants(&other_rules)).cloned().collect();
-    assert_eq!(granted.len(), 8 + joins as usize, "{granted:?}");
+    assert_eq!(granted.len(), 9 + joins as usize, "{granted:?}");
     let user = User::with_rules("agent", rules.into_iter().chain(other_rules).collect());
     let api = Api::new(ApiOptions {
         profile: ServerProfile::V1_36,
@@ -231,7 +236,16 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>, joi
     assert!(client.node_config(Duration::from_secs(10)).await.unwrap().is_some());
     client.config_map(&wanted.spec.config_source.unwrap().config_map.unwrap()).await.unwrap();
     assert!(client.node_health().await.is_some());
-    client.report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..wanted.status }).await.unwrap();
+    let ready = Condition {
+        kind: READY.to_owned(),
+        status: "True".to_owned(),
+        reason: "Converged".to_owned(),
+        last_transition_time: "2026-11-20T13:38:30Z".to_owned(),
+        ..Condition::default()
+    };
+    let conditions = vec![ready];
+    let status = NodeConfigStatus { config: Some(ConfigStatus::default()), conditions, ..wanted.status };
+    client.report(&status).await.unwrap();
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
     client.announce(&announcement, nodecfg_clock::now()).await;
     // The first object comes from a list, the next from a watch.

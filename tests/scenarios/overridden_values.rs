@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ClusterSetup, Repository, print_line, until};
+use nodecfg_contract::nodeconfig::{CONFIG_READY, READY};
 use nodecfg_sandbox::kubelets::Fault;
 
 scenarios! {
@@ -44,9 +45,8 @@ async fn later_drop_in_over_a_drop_in_fails_its_node_and_is_named(start: Cluster
     overridden(start.drop_ins(), "later-drop-in:maxPods=120", LATER).await;
 }
 
-/// A condition of the NodeConfig of a node: its status and its reason.
-async fn condition(cluster: &Cluster, node: &str, kind: &str) -> Option<String> {
-    let object = cluster.assignment_object(node).await;
+/// A condition of a NodeConfig or a Node: its status and its reason.
+fn condition(object: &Value, kind: &str) -> Option<String> {
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.into_iter().find(|condition| condition["type"] == kind)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
@@ -56,9 +56,13 @@ async fn condition(cluster: &Cluster, node: &str, kind: &str) -> Option<String> 
 /// Prints a note and passes without kubectl on the PATH.
 async fn kubectl_waits_for_nodes_that_run_the_reviewed_values(cluster: &Cluster) {
     let kubeconfig = cluster.kubeconfig();
-    for (object, ready) in [("nodeconfig/a-1", true), ("nodeconfig/a-2", false)] {
+    let waits = [("nodeconfig/a-1", READY, true), ("nodeconfig/a-2", READY, false)];
+    for (object, kind, ready) in
+        waits.into_iter().chain([("node/a-1", CONFIG_READY, true), ("node/a-2", CONFIG_READY, false)])
+    {
         let mut kubectl = tokio::process::Command::new("kubectl");
-        let wait = ["wait", "--for=condition=Ready", "--timeout=2s", object];
+        let kind = format!("--for=condition={kind}");
+        let wait = ["wait", kind.as_str(), "--timeout=2s", object];
         let Ok(run) = kubectl.args(wait).env("KUBECONFIG", &kubeconfig).env("HOME", cluster.home()).output().await
         else {
             return print_line("skipped: no kubectl on the PATH");
@@ -91,9 +95,15 @@ async fn overridden(start: ClusterSetup, fault: &str, cause: &str) {
                 ("Stalled", "False Converged"),
             ],
         };
+        let object = cluster.assignment_object(node).await;
         for (kind, value) in expected {
-            assert_eq!(condition(&cluster, node, kind).await.as_deref(), Some(value), "{node}: {kind}");
+            assert_eq!(condition(&object, kind).as_deref(), Some(value), "{node}: {kind}");
         }
+        // The Node shows the same, beside what its kubelet shows.
+        let shown = async |kind: &str| condition(&cluster.get(&format!("/api/v1/nodes/{node}")).await, kind);
+        let ready = condition(&object, READY);
+        until("the Node shows it", async || shown(CONFIG_READY).await == ready).await;
+        assert_eq!(shown(READY).await.as_deref(), Some("True KubeletReady"), "{node}");
     }
     kubectl_waits_for_nodes_that_run_the_reviewed_values(&cluster).await;
     let reported = cluster.assignment_object("a-2").await["status"]["effective"].clone();
@@ -149,7 +159,7 @@ async fn override_on_a_node_that_had_converged_is_a_failure_of_the_next_sync(sta
     repository.change("a", "maxPods: 150\ncontainerLogMaxFiles: 8");
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     until("the node proves itself", async || {
-        condition(&cluster, "a-1", "Effective").await.as_deref() == Some("True Effective")
+        condition(&cluster.assignment_object("a-1").await, "Effective").as_deref() == Some("True Effective")
     })
     .await;
     cluster.down().await;
@@ -171,8 +181,10 @@ async fn not_restarted(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
     cluster.fault("a-1", Some("later-drop-in:maxPods=120".parse().expect("a fault"))).await;
     let reason = "Unknown NotRestarted";
-    until("the agent sees the file", async || condition(&cluster, "a-1", "Effective").await.as_deref() == Some(reason))
-        .await;
+    until("the agent sees the file", async || {
+        condition(&cluster.assignment_object("a-1").await, "Effective").as_deref() == Some(reason)
+    })
+    .await;
     assert_eq!(cluster.running("a-1").await["maxPods"], 150);
     let unproven = "1 node may run other values than the reviewed ones, a-1: a file of the kubelet has changed since";
     cluster.run("status", &repository, &[]).await.prints("unproven: a").prints(unproven);

@@ -1,5 +1,5 @@
 //! Requests of the agent to the API server. Reads its NodeConfig, the assigned ConfigMap, its Node and its Lease.
-//! Writes the status of its NodeConfig and Events on its Node. `join` has the requests of a node that joins.
+//! Writes the status of its NodeConfig, one condition of its Node, and Events on it. `join` has the requests of a node that joins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::installation::AGENT_DAEMON_SET;
 use nodecfg_contract::labels::CONFIG_MAP_POOL_LABEL;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+use nodecfg_contract::nodeconfig::{CONFIG_READY, NodeConfig, NodeConfigStatus, READY};
 use nodecfg_observed::{Node, Readiness};
 
 mod join;
@@ -247,7 +247,9 @@ impl AgentClient {
         }
     }
 
-    /// Writes the status of the node's NodeConfig. No precondition, since the agent is its only writer.
+    /// Writes the status of the node's NodeConfig, and then its condition Ready as a condition of the Node. No
+    /// precondition, since the agent is the only writer of both. A Node that is missing or that the agent may not write is
+    /// only logged.
     ///
     /// # Errors
     /// The error after the last retry.
@@ -256,6 +258,31 @@ impl AgentClient {
         let patch = json!([{"op": "add", "path": "/status", "value": status}]);
         let uri = format!("{}/status?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
+        self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await?;
+        match self.show_ready(status).await {
+            Err(error @ (ClusterError::Forbidden { .. } | ClusterError::NotFound { .. })) => {
+                tracing::info!("the Node does not show {CONFIG_READY}: {error}");
+                Ok(())
+            }
+            shown => shown,
+        }
+    }
+
+    /// Repeats the condition Ready of a report on the Node. The strategic merge keeps the conditions of others.
+    async fn show_ready(&self, status: &NodeConfigStatus) -> Result<(), ClusterError> {
+        let Some(ready) = status.conditions.iter().find(|condition| condition.kind == READY) else { return Ok(()) };
+        let condition = json!({
+            "type": CONFIG_READY,
+            "status": ready.status,
+            "reason": ready.reason,
+            "message": ready.message,
+            "lastTransitionTime": ready.last_transition_time,
+            "lastHeartbeatTime": status.agent.as_ref().map(|agent| agent.heard_at.as_str()),
+        });
+        let patch = json!({"status": {"conditions": [condition]}});
+        let operation = Operation::on(Verb::Patch, Resource::Nodes, None, self.node.as_str());
+        let uri = format!("{}/status?fieldManager={COMPONENT}", operation.path());
+        let call = Call::new(Method::PATCH, uri).content("application/strategic-merge-patch+json", patch.to_string());
         self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
     }
 

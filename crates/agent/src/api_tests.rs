@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use nodecfg_cluster::connection::fake::{RecordedRequest, Reply, replying, serving};
-use nodecfg_contract::nodeconfig::{NodeConfig, definition};
+use nodecfg_contract::nodeconfig::{CONFIG_READY, Condition, NodeConfig, READY, definition};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY, KubeletVersion};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
@@ -81,6 +81,29 @@ async fn follows_node_config_before_definition_exists() {
     let wanted = next(&mut seen).await.expect("changed");
     assert_eq!((wanted.status, wanted.metadata.generation), (status.clone(), 1));
     assert_eq!(client.node_config(RETRY_LIMIT).await.expect("an answer").expect("exists").status, status);
+    // Without a Node, a report with the condition Ready arrives, too.
+    let ready = |status: &str| {
+        let condition = Condition {
+            kind: READY.to_owned(),
+            status: status.to_owned(),
+            reason: "Converged".to_owned(),
+            last_transition_time: "2026-11-20T13:38:30Z".to_owned(),
+            ..Condition::default()
+        };
+        NodeConfigStatus { conditions: vec![condition], ..NodeConfigStatus::default() }
+    };
+    client.report(&ready("True")).await.expect("accepts it");
+    let own = json!({"type": "Ready", "status": "Unknown"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [own]}});
+    create(&api, "", "nodes", "", node);
+    for status in ["True", "False"] {
+        client.report(&ready(status)).await.expect("accepts it");
+        let shown = api.get("", "nodes", "", "n1").expect("exists");
+        assert_eq!(shown["status"]["conditions"][0], own, "the kubelet's");
+        let [kind, value] = ["type", "status"].map(|field| shown["status"]["conditions"][1][field].clone());
+        assert_eq!([kind, value], [json!(CONFIG_READY), json!(status)]);
+        assert_eq!(shown["status"]["conditions"].as_array().map(Vec::len), Some(2));
+    }
     // Omitted fields are removed.
     client
         .report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..NodeConfigStatus::default() })

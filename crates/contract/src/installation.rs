@@ -14,8 +14,9 @@ pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
 pub const AGENT_DAEMON_SET: &str = "nodecfg-agent";
 /// Name of the ValidatingAdmissionPolicy for agents, and of its binding.
 pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
-/// Name of the ValidatingAdmissionPolicy for the startup taint, and of its binding.
-pub const OWN_TAINT_POLICY: &str = "nodecfg-agent-own-taint";
+/// Name of the ValidatingAdmissionPolicy for writes of Nodes by agents in pods, and of its binding. The name is older than
+/// the condition that it admits, and stays: an earlier policy beside this one would refuse the condition.
+pub const OWN_NODE_POLICY: &str = "nodecfg-agent-own-taint";
 /// Name of the only ValidatingAdmissionPolicy for ConfigMaps, and of its binding, in earlier versions of nodecfg.
 pub const FORMER_CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
 

@@ -23,8 +23,8 @@ mod tests;
 mod unit;
 
 pub use policy::{
-    config_map_writers, config_maps_of, former_config_maps_policy, own_status_only, own_taint_only,
-    protected_namespace, writers_of,
+    config_map_writers, config_maps_of, former_config_maps_policy, own_node_only, own_status_only, protected_namespace,
+    writers_of,
 };
 pub use unit::{boot_unit, unit};
 
@@ -40,6 +40,8 @@ const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
 const AGENT: &str = AGENT_DAEMON_SET;
 /// Name of the agent's roles with the identity of the kubelet.
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
+/// Role of agents as pods for the condition of their Nodes.
+const NODE_CONDITION: &str = "nodecfg-agent-node-condition";
 /// Name of the reconciler's ServiceAccount and roles.
 const RECONCILER: &str = "nodecfg-reconciler";
 /// Name of the ServiceAccount and roles for read-only commands.
@@ -202,6 +204,13 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
     objects
 }
 
+/// Reports whether an object is safe only beside the policies: a role that they restrict, which a cluster without them does
+/// not need. Without the policy, an agent could rewrite the status of every Node.
+#[must_use]
+pub fn needs_policies(object: &Value) -> bool {
+    object.pointer("/metadata/name").and_then(Value::as_str) == Some(NODE_CONDITION)
+}
+
 /// Admission policies, and then their bindings.
 fn policies(installation: &Installation) -> Vec<Value> {
     let namespace = installation.namespace.as_str();
@@ -209,8 +218,8 @@ fn policies(installation: &Installation) -> Vec<Value> {
     if installation.agent.is_some() {
         pairs.push(own_status_only(installation.joins));
     }
-    if installation.joins && matches!(installation.agent, Some(Agent::DaemonSet(_))) {
-        pairs.push(own_taint_only());
+    if matches!(installation.agent, Some(Agent::DaemonSet(_))) {
+        pairs.push(own_node_only());
     }
     let (policies, bindings): (Vec<Value>, Vec<Value>) =
         pairs.into_iter().map(|[policy, bound]| (policy, bound)).unzip();

@@ -15,9 +15,10 @@
 
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::installation::{
-    FORMER_CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_STATUS_POLICY, OWN_TAINT_POLICY, config_maps_policy,
+    FORMER_CONFIG_MAPS_POLICY, NOT_A_WRITER, OWN_NODE_POLICY, OWN_STATUS_POLICY, config_maps_policy,
 };
 use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER};
+use nodecfg_contract::nodeconfig::CONFIG_READY;
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use serde_json::{Value, json};
 
@@ -106,39 +107,67 @@ fn created() -> String {
     conditions.join(" && ")
 }
 
-/// The policy and its binding for Nodes, for every ServiceAccount with the agent's name. The only change that an agent
-/// may make is the removal of the startup taint from its own Node. The API server itself ignores changes of the status in
-/// such a request.
-pub fn own_taint_only() -> [Value; 2] {
-    let metadata = same("metadata", &["generation", "managedFields", "resourceVersion"]);
-    let spec = same("spec", &["taints"]);
-    let taints = |object: &str| format!("(has({object}.spec.taints) ? {object}.spec.taints : [])");
+/// The policy and its binding for Nodes, for every ServiceAccount with the agent's name. An agent may make two changes of its
+/// own Node: remove the startup taint, and set the condition that repeats Ready of its NodeConfig.
+pub fn own_node_only() -> [Value; 2] {
     let expression = format!(
-        "variables.node != '' && request.operation == 'UPDATE' && {WHOLE} && request.name == variables.node && \
-         {metadata} && {spec} && {} == {}.filter(taint, \
-         !(taint.key == '{STARTUP_TAINT}' && taint.effect == '{STARTUP_TAINT_EFFECT}'))",
-        taints("object"),
-        taints("oldObject")
+        "variables.node != '' && request.operation == 'UPDATE' && request.name == variables.node && {} && ({} || {})",
+        same("metadata", &["generation", "managedFields", "resourceVersion"]),
+        startup_taint_removed(),
+        condition_set()
     );
     let managed = |object: &str| format!("has({object}.metadata.managedFields) ? {object}.metadata.managedFields : []");
     policy_of_agents(&AgentPolicy {
-        name: OWN_TAINT_POLICY,
+        name: OWN_NODE_POLICY,
         group: "",
         resources: &["nodes", "nodes/*"],
         identities: &[Identity::Pod],
         variables: vec![("fields", managed("object")), ("oldFields", managed("oldObject"))],
         validations: vec![
-            (expression, of_agent("change nothing of Nodes but remove the startup taint from its own")),
+            (
+                expression,
+                of_agent(
+                    "change nothing of Nodes but its own: remove the startup taint, and set the condition ConfigReady",
+                ),
+            ),
             (
                 format!("request.operation != 'UPDATE' || {}", same_owners_of_fields()),
-                of_agent("not change managedFields of its Node beyond the owner of the taints"),
+                of_agent("not change managedFields of its Node beyond the owner of the taints and of its condition"),
             ),
         ],
     })
 }
 
-/// CEL condition: the request changes only the entries of `managedFields` that an update of the taints changes. The API
-/// server
+/// CEL condition: the request removes the startup taint, or nothing. The API server itself ignores changes of the status in
+/// such a request.
+fn startup_taint_removed() -> String {
+    let taints = |object: &str| format!("(has({object}.spec.taints) ? {object}.spec.taints : [])");
+    format!(
+        "{WHOLE} && {} && {} == {}.filter(taint, \
+         !(taint.key == '{STARTUP_TAINT}' && taint.effect == '{STARTUP_TAINT_EFFECT}'))",
+        same("spec", &["taints"]),
+        taints("object"),
+        taints("oldObject")
+    )
+}
+
+/// CEL condition: the request sets the condition ConfigReady of a status and changes nothing else of it.
+fn condition_set() -> String {
+    let conditions = |object: &str| format!("(has({object}.status.conditions) ? {object}.status.conditions : [])");
+    let others = |object: &str| format!("{}.filter(found, found.type != '{CONFIG_READY}')", conditions(object));
+    // Two of one type would break every later server-side apply of the status.
+    format!(
+        "has(request.subResource) && request.subResource == 'status' && object.spec == oldObject.spec && {} && \
+         {} == {} && {}.exists_one(found, found.type == '{CONFIG_READY}')",
+        same("status", &["conditions"]),
+        others("object"),
+        others("oldObject"),
+        conditions("object"),
+    )
+}
+
+/// CEL condition: the request changes only the entries of `managedFields` that an update of the taints or of the condition
+/// changes. The API server
 /// - removes `f:taints` from the entries of others, and then entries without fields (structured-merge-diff
 ///   `merge/update.go`);
 /// - writes the entry of the agent, unless no taint is left;
@@ -149,8 +178,13 @@ pub fn own_taint_only() -> [Value; 2] {
 /// their next apply would remove the fields that such an entry names.
 fn same_owners_of_fields() -> String {
     let agent = |entry: &str| format!("{entry}.manager == '{AGENT}' && {entry}.operation == 'Update'");
-    let taints_only = |entry: &str| {
-        format!("{entry}.fieldsV1.all(key, key == 'f:spec' && {entry}.fieldsV1[key].all(field, field == 'f:taints'))")
+    let own_only = |entry: &str| {
+        let condition = format!("k:{}", json!({"type": CONFIG_READY}));
+        format!(
+            "{entry}.fieldsV1.all(key, {entry}.fieldsV1[key].all(field, key == 'f:spec' && field == 'f:taints' || \
+             key == 'f:status' && field == 'f:conditions' && \
+             {entry}.fieldsV1[key][field].all(item, item in ['.', '{condition}'])))"
+        )
     };
     let same = "(entry.manager == old.manager && \
                 entry.all(key, key == 'fieldsV1' || key in old && entry[key] == old[key]) && \
@@ -170,9 +204,9 @@ fn same_owners_of_fields() -> String {
          size(variables.fields.filter(entry, entry.operation == 'Update')) >= 10) && \
          variables.fields.all(entry, {} && {} || variables.oldFields.exists(old, {same}) || {many} && {ancient})",
         agent("old"),
-        taints_only("old"),
+        own_only("old"),
         agent("entry"),
-        taints_only("entry"),
+        own_only("entry"),
     )
 }
 

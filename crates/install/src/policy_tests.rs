@@ -260,7 +260,7 @@ fn removal(before: &[Value], after: &[Value]) -> Request {
 
 #[test]
 fn managed_fields_of_others_stay() {
-    let [policy, _] = own_taint_only();
+    let [policy, _] = own_node_only();
     let taints = json!({"f:spec": {"f:taints": {}}});
     let (labels, both) =
         (json!({"f:metadata": {"f:labels": {"f:a": {}}}}), json!({"f:spec": {"f:podCIDR": {}, "f:taints": {}}}));
@@ -304,7 +304,7 @@ fn managed_fields_of_others_stay() {
 /// The API server keeps ten entries of updates, and merges the oldest.
 #[test]
 fn managed_fields_of_many_updates_merge() {
-    let [policy, _] = own_taint_only();
+    let [policy, _] = own_node_only();
     let labels = |name: &str| json!({"f:metadata": {"f:labels": {format!("f:{name}"): {}}}});
     let of = |number: usize| entry(&format!("m{number}"), "Update", &labels(&number.to_string()));
     let applied = entry("flux", "Apply", &labels("x"));

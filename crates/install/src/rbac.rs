@@ -10,8 +10,8 @@ use nodecfg_contract::pool_pointer::PoolPointer;
 
 use super::identity::{Identity, group_subject, service_account_subject};
 use super::{
-    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, NAMESPACE, POOL_POINTERS, PRUNER, READER, RECONCILER,
-    labels,
+    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, NAMESPACE, NODE_CONDITION, POOL_POINTERS, PRUNER, READER,
+    RECONCILER, labels,
 };
 
 /// A rule: API group, resources, verbs.
@@ -175,6 +175,9 @@ const CONFIG_MAPS: &[Rule<'_>] = &[("", &["configmaps"], &["get"])];
 
 /// An agent of a node that joins creates its NodeConfig. The admission policy restricts it to its own node.
 const NEW_NODE_CONFIGS: Rule<'_> = ("nodecfg.dev", &["nodeconfigs"], &["create"]);
+/// An agent as a pod shows on its Node whether it runs its configuration. The admission policy restricts it to its own node
+/// and to one condition.
+const NODE_STATUS: &[Rule<'_>] = &[("", &["nodes/status"], &["patch"])];
 /// An agent as a pod removes the startup taint. The admission policy restricts it to its own node and to this change.
 const STARTUP_TAINT: Rule<'_> = ("", &["nodes"], &["patch"]);
 
@@ -191,6 +194,7 @@ pub(super) fn agent(namespace: &str, agent_namespace: &str, joins: bool) -> Vec<
     let leases: &[Rule<'_>] = &[("coordination.k8s.io", &["leases"], &["get"])];
     let mut objects = vec![service_account(AGENT, agent_namespace, "agent")];
     objects.extend(role_with_binding(AGENT, "agent", None, &in_cluster, &subject));
+    objects.extend(role_with_binding(NODE_CONDITION, "agent", None, NODE_STATUS, &subject));
     objects.extend(role_with_binding(AGENT, "agent", Some(namespace), CONFIG_MAPS, &subject));
     objects.extend(role_with_binding(&format!("{AGENT}-events"), "agent", Some("default"), EVENTS, &subject));
     objects.extend(role_with_binding(&format!("{AGENT}-leases"), "agent", Some("kube-node-lease"), leases, &subject));

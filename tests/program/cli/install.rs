@@ -196,6 +196,17 @@ async fn skips_admission_policies_without_support() {
     assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 6);
 }
 
+/// Without the policy, the agent of one node could rewrite the status of every Node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn condition_of_nodes_needs_admission_policies() {
+    for policies in [false, true] {
+        let (shown, log) = installed(policies, "--agent daemonset --image agent:1 --force-conflicts").await;
+        assert_eq!(shown.exit, 0, "{}", shown.err);
+        let applied = log.iter().filter(|line| line.starts_with("PATCH") && line.contains("node-condition")).count();
+        assert_eq!(applied, if policies { 2 } else { 0 }, "{log:#?}");
+    }
+}
+
 /// Both policies together would admit only users whom both name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaces_the_policy_of_earlier_versions_for_the_same_namespace() {

@@ -37,6 +37,8 @@ pub const READY: &str = "Ready";
 pub const RECONCILING: &str = "Reconciling";
 /// Condition of kstatus: the node does not run the assignment, and needs another one, or another host.
 pub const STALLED: &str = "Stalled";
+/// Condition of the Node itself, which repeats [`READY`] of its NodeConfig for programs that know only Nodes.
+pub const CONFIG_READY: &str = "nodecfg.dev/ConfigReady";
 
 /// Desired configuration of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

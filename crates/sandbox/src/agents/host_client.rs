@@ -83,6 +83,7 @@ fn user(joins: bool) -> User {
         // one.
         rule(&["get"], "", "configmaps", None),
         rule(&["get"], "", "nodes", None),
+        rule(&["patch"], "", "nodes/status", None),
         rule(&["get"], "coordination.k8s.io", "leases", Some("kube-node-lease")),
         rule(&["create"], "", "events", None),
     ];
