@@ -1,12 +1,15 @@
 //! Requests of a rollout: converts commands of the state machine to requests, and their results to inputs.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
+use nodecfg_cluster::drain::{NODE_LEASE_NAMESPACE, NodeLease};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_observed::{Drain, Node, Pod};
-use nodecfg_rollout::machine::{Command, Input};
+use nodecfg_contract::printable::remark;
+use nodecfg_observed::{Drain, Maintainer, Node, Pod};
+use nodecfg_rollout::machine::{Command, Input, Shown};
 
 /// Queued request.
 pub(super) enum Request {
@@ -21,7 +24,8 @@ pub(super) enum Request {
 
 /// Queued request of a drain.
 pub(super) enum DrainRequest {
-    Mark(NodeName, String, Box<Drain>),
+    Mark(NodeName, String, Box<Drain>, Duration),
+    Show(NodeName, String, Shown),
     Evict(NodeName, Box<Pod>),
     CountVolumes(BTreeSet<NodeName>),
     DeletePod(NodeName, Box<Pod>),
@@ -54,7 +58,10 @@ impl Queue {
             Command::Assign(node, change) => Request::Assign(node, change),
             Command::RollBack(node, change) => Request::RollBack(node, change),
             Command::ListPods(node) => Request::ListPods(node),
-            Command::Mark(node, uid, drain) => Request::Drain(DrainRequest::Mark(node, uid, Box::new(drain))),
+            Command::Mark(node, uid, drain, limit) => {
+                Request::Drain(DrainRequest::Mark(node, uid, Box::new(drain), limit))
+            }
+            Command::Show(node, uid, shown) => Request::Drain(DrainRequest::Show(node, uid, shown)),
             Command::Evict(node, pod) => Request::Drain(DrainRequest::Evict(node, pod)),
             Command::DeletePod(node, pod) => Request::Drain(DrainRequest::DeletePod(node, pod)),
             Command::Release(node, uid) => Request::Drain(DrainRequest::Release(node, uid)),
@@ -159,12 +166,14 @@ pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Optio
 
 async fn send_drain(request: DrainRequest, reader: &ClusterReader, writer: &ClusterWriter) -> Response {
     match request {
-        DrainRequest::Mark(node, uid, drain) => match writer.mark_for_drain(&node, &uid, &drain).await {
-            Err(error) if may_have_arrived(&error) => {
-                Response::Drain(vec![Input::PerhapsMarked(node, error.to_string())], Some(error))
-            }
-            result => answer(result.map(drop), |result| Input::Marked(node, result)),
-        },
+        DrainRequest::Mark(node, uid, drain, limit) => mark((node, &uid), &drain, limit, writer).await,
+        DrainRequest::Show(node, uid, shown) => {
+            let result = match shown {
+                Shown::Drained => writer.show_drained(&node, &uid).await,
+                Shown::Unmarked => writer.show_unmarked(&node, &uid).await,
+            };
+            Response::Drain(Vec::new(), result.err())
+        }
         DrainRequest::Evict(node, pod) => {
             answer(writer.evict(&pod).await, |result| Input::Evicted(node, pod.uid, result))
         }
@@ -186,6 +195,32 @@ async fn send_drain(request: DrainRequest, reader: &ClusterReader, writer: &Clus
         }
         DrainRequest::Release(node, uid) => {
             answer(writer.release_drain(&node, &uid).await.map(drop), |result| Input::Released(node, result))
+        }
+    }
+}
+
+/// Marks a node once its Lease keeps others from it. A Lease without a mark would keep them from it for nothing.
+async fn mark((node, uid): (NodeName, &str), drain: &Drain, limit: Duration, writer: &ClusterWriter) -> Response {
+    let marked = match writer.take_node_lease(&node, uid, limit).await {
+        Ok(NodeLease::HeldBy(holder)) => {
+            tracing::info!("the Lease of node {node} in {NODE_LEASE_NAMESPACE} is held by {}", remark(&holder));
+            return Response::Drain(vec![Input::Claimed(node, Maintainer::Medik8sLease)], None);
+        }
+        Ok(NodeLease::Held | NodeLease::Absent) => writer.mark_for_drain(&node, uid, drain).await.map(drop),
+        Err(error) => Err(error),
+    };
+    match marked {
+        // The release of the mark that the node may have returns the Lease, too.
+        Err(error) if may_have_arrived(&error) => {
+            Response::Drain(vec![Input::PerhapsMarked(node, error.to_string())], Some(error))
+        }
+        result => {
+            if result.is_err()
+                && let Err(error) = writer.return_node_lease(&node).await
+            {
+                tracing::warn!("the Lease of node {node} stays until it expires: {error}");
+            }
+            answer(result, |result| Input::Marked(node, result))
         }
     }
 }
@@ -227,6 +262,7 @@ mod tests {
                 Request::ListPods(node) => format!("list {node}"),
                 Request::MovePointer(spec) => format!("point {}", spec.pool),
                 Request::Drain(DrainRequest::Mark(node, ..)) => format!("mark {node}"),
+                Request::Drain(DrainRequest::Show(node, _, shown)) => format!("show {node} {shown:?}"),
                 Request::Drain(DrainRequest::Evict(node, pod)) => format!("evict {node} {}", pod.name),
                 Request::Drain(DrainRequest::DeletePod(node, pod)) => format!("delete {node} {}", pod.name),
                 Request::Drain(DrainRequest::Release(node, _)) => format!("release {node}"),
@@ -256,7 +292,7 @@ mod tests {
         };
         let mut queue = Queue::default();
         for command in [
-            Command::Mark(node_name("n1"), "uid".to_owned(), drain),
+            Command::Mark(node_name("n1"), "uid".to_owned(), drain, Duration::from_secs(60)),
             evict("n1", "a"),
             evict("n2", "b"),
             Command::CountVolumes(node_name("n1")),
@@ -358,6 +394,38 @@ mod tests {
         }
     }
 
+    /// A Lease without a mark would keep remediators from a node that nobody changes.
+    #[tokio::test]
+    async fn refused_mark_keeps_no_lease() {
+        let mut lease: Option<serde_json::Value> = None;
+        let missing = || status(404, "NotFound", "not found", json!({"kind": "leases"}));
+        let (client, log) = fake::serving(move |request| match request.method.as_str() {
+            "GET" if request.uri.contains("/leases/node-n1") => {
+                lease.clone().map_or_else(missing, |lease| Reply::Json(200, lease))
+            }
+            "GET" if request.uri.contains("/leases") => missing(),
+            "GET" => Reply::Json(200, fake::node("n1", 1)),
+            "PATCH" => status(422, "Invalid", "the server rejected our request", json!({})),
+            _ => {
+                lease = request.uri.contains("medik8s").then(|| request.body.clone());
+                Reply::Json(200, request.body.clone())
+            }
+        });
+        let reader = ClusterReader::new(client, "https://fake", fake::options());
+        let lock = LockOptions::new("kube-system", fleet(), "me".to_owned());
+        let held = lock::acquire(&reader, lock).await.unwrap();
+        let writer = ClusterWriter::new(reader.clone(), &held);
+        let drain = Box::new(mark("a").drain.unwrap());
+        let request = DrainRequest::Mark(node_name("n1"), "uid-n1".to_owned(), drain, Duration::from_secs(60));
+        let Response::Drain(inputs, Some(_)) = send(Request::Drain(request), &reader, Some(&writer)).await else {
+            panic!("an error")
+        };
+        assert!(matches!(inputs[..], [Input::Marked(_, Err(_))]), "{inputs:?}");
+        let of_medik8s = log.lines().into_iter().filter(|line| line.contains("medik8s") && !line.starts_with("GET"));
+        let methods: Vec<String> = of_medik8s.filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+        assert_eq!(methods, ["POST", "DELETE"]);
+    }
+
     /// A node with attached volumes is not drained.
     #[tokio::test]
     async fn one_list_counts_the_volumes_of_all_nodes() {
@@ -376,7 +444,7 @@ mod tests {
         let assign = || Request::Assign(node_name("n1"), assignment());
         let drain = || {
             let drain = Box::new(mark("a").drain.unwrap());
-            Request::Drain(DrainRequest::Mark(node_name("n1"), "uid-n1".to_owned(), drain))
+            Request::Drain(DrainRequest::Mark(node_name("n1"), "uid-n1".to_owned(), drain, Duration::from_secs(60)))
         };
         let lost: [fn() -> Reply; 3] = [|| Reply::Silence, || Reply::Reset, || Reply::Text("<html>".to_owned())];
         for reply in lost {

@@ -39,12 +39,14 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// Folders of deploy/ with roles, and the roles of each.
-fn roles() -> [(&'static str, Vec<Value>); 11] {
+fn roles() -> [(&'static str, Vec<Value>); 13] {
     [
         ("cron", nodecfg_install::reconciler()),
         ("cron-node", nodecfg_install::reconciler_of_nodes()),
         ("saved-plans", nodecfg_install::saved_plans()),
         ("drainer", nodecfg_install::drainer()),
+        ("drain-conditions", nodecfg_install::drain_conditions()),
+        ("medik8s-lease", nodecfg_install::medik8s_lease()),
         ("pool-pointers", nodecfg_install::pool_pointers()),
         ("forecaster", nodecfg_install::forecaster()),
         ("reader", nodecfg_install::reader()),

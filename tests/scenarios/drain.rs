@@ -6,7 +6,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
 use serde_json::json;
 
-use crate::harness::{AFTER, BEFORE, Cluster, ClusterSetup, Repository, until};
+use crate::harness::{AFTER, BEFORE, Cluster, ClusterSetup, NODE_LEASES, Repository, until};
 
 scenarios! {
     Workloads {
@@ -16,6 +16,7 @@ scenarios! {
         interrupt_releases_a_node_that_is_not_assigned,
         next_command_heals_a_killed_drain,
         node_that_another_program_claims_during_its_drain_is_released_to_it,
+        node_whose_lease_another_program_holds_is_left_to_it,
         drained_node_is_not_drained_again,
         annotations_of_a_mark_without_its_taint_are_removed,
     }
@@ -122,12 +123,15 @@ async fn next_command_heals_a_killed_drain(start: ClusterSetup) {
     let cluster = start.pool("a", 2).workloads(workloads).up().await;
     let repository = repository("");
     prepare(&cluster, &repository, ", unmanaged: delete").await;
+    install_medik8s(&cluster).await;
     let run = cluster.start_run("sync", &repository, &[]);
-    until("a-1 is marked", async || cluster.state("a-1").await.marked).await;
+    let shown = (vec!["DrainInProgress".to_owned()], Some("nodecfg".to_owned()));
+    until("a-1 shows its drain", async || cluster.shown_drain("a-1").await == shown).await;
     run.kill();
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace());
     cluster.delete(&format!("{leases}/nodecfg-test")).await;
     assert!(cluster.state("a-1").await.marked);
+    assert_eq!(cluster.shown_drain("a-1").await, shown);
     // The change is not wanted any more.
     repository.change("a", BEFORE);
     let run = cluster.sync(&repository, &[]).await.exits(0);
@@ -163,6 +167,36 @@ async fn node_that_another_program_claims_during_its_drain_is_released_to_it(sta
     cluster.patch("/api/v1/nodes/a-1", claim("upgrade-done", false)).await;
     cluster.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/blocked-budget-a-1").await;
     cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
+    cluster.assert_no_marks().await;
+    cluster.down().await;
+}
+
+/// Creates the namespace of the Leases by which the programs of Medik8s agree who maintains a node.
+async fn install_medik8s(cluster: &Cluster) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "medik8s-leases"}});
+    cluster.create("/api/v1/namespaces", namespace).await;
+}
+
+/// Others go on, and the next sync changes the node.
+async fn node_whose_lease_another_program_holds_is_left_to_it(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).workloads(WorkloadSpec::filling(2, 3)).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, "").await;
+    install_medik8s(&cluster).await;
+    let now = nodecfg_clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a-1"},
+        "spec": {"holderIdentity": "node-healthcheck", "leaseDurationSeconds": 600, "renewTime": now},
+    });
+    cluster.create(NODE_LEASES, lease).await;
+    let before = cluster.source("a-1").await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.prints("a/a-1").prints("maintained by the program that holds its Lease").prints("1 converged");
+    assert_eq!(cluster.source("a-1").await, before);
+    assert_eq!(cluster.shown_drain("a-1").await, (Vec::new(), Some("node-healthcheck".to_owned())));
+    assert!(!cluster.state("a-1").await.marked);
+    cluster.delete(&format!("{NODE_LEASES}/node-a-1")).await;
+    cluster.sync(&repository, &[]).await.exits(0);
     cluster.assert_no_marks().await;
     cluster.down().await;
 }

@@ -50,6 +50,10 @@ const READER: &str = "nodecfg-reader";
 const PRUNER: &str = "nodecfg-pruner";
 /// Name of the additional role of the reconciler for drains.
 const DRAINER: &str = "nodecfg-drainer";
+/// Name of the additional role of the reconciler for the conditions of drained nodes.
+const DRAIN_CONDITIONS: &str = "nodecfg-drain-conditions";
+/// Name of the additional role of the reconciler for the Leases of drained nodes.
+const MEDIK8S_LEASE: &str = "nodecfg-medik8s-lease";
 /// Name of the additional role of the reconciler for pool pointers.
 const POOL_POINTERS: &str = "nodecfg-pool-pointers";
 /// Name of the role for forecasts of drains.
@@ -251,6 +255,20 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn drainer() -> Vec<Value> {
     rbac::drainer(NAMESPACE)
+}
+
+/// Additional role of the reconciler for the conditions by which Nodes show a drain, with any binding: content of
+/// `deploy/drain-conditions/rbac.yaml`.
+#[must_use]
+pub fn drain_conditions() -> Vec<Value> {
+    rbac::drain_conditions(NAMESPACE)
+}
+
+/// Additional role of the reconciler for the Leases of Medik8s, with any binding: content of
+/// `deploy/medik8s-lease/rbac.yaml`.
+#[must_use]
+pub fn medik8s_lease() -> Vec<Value> {
+    rbac::medik8s_lease(NAMESPACE)
 }
 
 /// Additional role of the reconciler for fleets with pool pointers, with any binding: content of

@@ -10,8 +10,8 @@ use nodecfg_contract::pool_pointer::PoolPointer;
 
 use super::identity::{Identity, group_subject, service_account_subject};
 use super::{
-    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, NAMESPACE, NODE_CONDITION, POOL_POINTERS, PRUNER, READER,
-    RECONCILER, labels,
+    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAIN_CONDITIONS, DRAINER, FORECASTER, MEDIK8S_LEASE, NAMESPACE,
+    NODE_CONDITION, POOL_POINTERS, PRUNER, READER, RECONCILER, labels,
 };
 
 /// A rule: API group, resources, verbs.
@@ -95,6 +95,21 @@ pub(super) fn drainer(account_namespace: &str) -> Vec<Value> {
     role_with_binding(DRAINER, "drainer", None, in_cluster, &subject)
 }
 
+/// Role for the Node conditions of KEP-5683 during a drain. It is a separate role, because a drain works without them, and
+/// the status of Nodes includes their addresses.
+pub(super) fn drain_conditions(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
+    role_with_binding(DRAIN_CONDITIONS, "drainer", None, NODE_STATUS, &subject)
+}
+
+/// Role for the Leases by which the programs of Medik8s agree who maintains a node. It is a separate role, because its
+/// namespace exists only with Medik8s.
+pub(super) fn medik8s_lease(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
+    let leases: &[Rule<'_>] = &[("coordination.k8s.io", &["leases"], &["get", "create", "update", "delete"])];
+    role_with_binding(MEDIK8S_LEASE, "drainer", Some("medik8s-leases"), leases, &subject)
+}
+
 /// Role for the forecast of drains in a `diff`. It is a separate role, because the specs of all pods may hold secrets in
 /// environment variables, and a reader needs them for nothing else.
 pub(super) fn forecaster(account_namespace: &str) -> Vec<Value> {
@@ -175,8 +190,7 @@ const CONFIG_MAPS: &[Rule<'_>] = &[("", &["configmaps"], &["get"])];
 
 /// An agent of a node that joins creates its NodeConfig. The admission policy restricts it to its own node.
 const NEW_NODE_CONFIGS: Rule<'_> = ("nodecfg.dev", &["nodeconfigs"], &["create"]);
-/// An agent as a pod shows on its Node whether it runs its configuration. The admission policy restricts it to its own node
-/// and to one condition.
+/// Writes conditions of Nodes. An admission policy restricts an agent to its own node and to one condition.
 const NODE_STATUS: &[Rule<'_>] = &[("", &["nodes/status"], &["patch"])];
 /// An agent as a pod removes the startup taint. The admission policy restricts it to its own node and to this change.
 const STARTUP_TAINT: Rule<'_> = ("", &["nodes"], &["patch"]);

@@ -21,6 +21,9 @@ pub const DRAIN_TAINT_VALUE: &str = "draining";
 pub const DRAIN_TAINT_EFFECT: &str = "NoSchedule";
 /// Annotation with a [`Drain`] as JSON.
 pub const DRAIN_ANNOTATION: &str = "nodecfg.dev/drain";
+/// Reason of the Node conditions of KEP-5683 that nodecfg sets on a node that it drains. It tells them from those of other
+/// programs.
+pub const CONDITION_REASON: &str = "KubeletConfigurationChange";
 /// Limit of the annotation that is read, in bytes. A written one has less than 2 kB.
 const MAX_ANNOTATION: usize = 8 << 10;
 

@@ -31,6 +31,8 @@ pub enum Maintainer {
     Drained,
     /// The kubelet set the condition `GracefulNodeShutdownInProgress`.
     GracefulNodeShutdownInProgress,
+    /// Some program holds the Lease by which the programs of Medik8s agree who maintains the node.
+    Medik8sLease,
 }
 
 impl fmt::Display for Maintainer {
@@ -49,6 +51,7 @@ impl fmt::Display for Maintainer {
             Self::GracefulNodeShutdownInProgress => {
                 "its kubelet, which set its condition GracefulNodeShutdownInProgress"
             }
+            Self::Medik8sLease => "the program that holds its Lease in the namespace medik8s-leases",
         })
     }
 }
@@ -99,7 +102,7 @@ pub const LAST_APPLIED_DRAIN: &str = "machineconfiguration.openshift.io/lastAppl
 const DRAIN_PREFIX: &str = "drain-";
 
 impl Maintainer {
-    /// Program that maintains a node with these taints and these conditions that are True, if any. `label` and
+    /// Program that maintains a node with these taints and these conditions of others that are True, if any. `label` and
     /// `annotation` return the value of a key.
     pub fn of<'a>(
         taints: impl IntoIterator<Item = &'a str>,

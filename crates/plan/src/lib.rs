@@ -206,10 +206,10 @@ impl PoolPlan {
         self.policy.steps.limits(self.nodes)
     }
 
-    /// Number of nodes that have or get the configuration already, which count for the [steps](Self::step_limits).
+    /// Number of nodes that have or get the configuration already, not by their own agents, which count for the [steps](Self::step_limits).
     #[must_use]
     pub fn begun(&self) -> usize {
-        let awaited = self.steps().filter(|step| step.action != Action::Assign).count();
+        let awaited = self.steps().filter(|step| step.action != Action::Assign && !step.self_assigned).count();
         awaited + self.left_alone.iter().filter(|left| left.why.runs_target()).count()
     }
 

@@ -7,12 +7,12 @@ use super::fixtures::{
     pause, policy, pool, pool_name, rendered, replacing, source, with_config_map, with_pointer,
 };
 use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, check_returning, make};
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::labels::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_fleet::{Desired, NodeOrder, Pool, PoolTarget, Rendered, RolloutPolicy};
 use nodecfg_observed::{ConfigMapKey, Node, NodeContent, Observed, Readiness};
 
@@ -82,6 +82,16 @@ fn joined(name: &str) -> Node {
     let content =
         NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true, ..replacing() };
     Node { content: Some(content), ..converged(name) }
+}
+
+/// Only the reconciler passes a step of the rollout.
+#[test]
+fn node_in_transition_counts_for_the_steps_unless_it_assigned_itself() {
+    let repository = repository(pool_a(1));
+    let begun = |first: Node| planned(&repository, &cluster([first, node("n2", "a")]), &options()).pools[0].begun();
+    let starts = |node: Node| Node { status: ConfigStatus::default(), ..node };
+    assert_eq!(begun(starts(converged("n1"))), 1);
+    assert_eq!(begun(starts(joined("n1"))), 0);
 }
 
 fn other_name() -> ConfigSource {

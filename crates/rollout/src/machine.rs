@@ -10,7 +10,7 @@ use super::outcome::PoolStart;
 use super::pool::blockers::MayStart;
 use super::pool::blockers::order::{Room, Standing};
 use super::pool::{Id, Pool};
-pub use super::signals::{Command, Input, Mode};
+pub use super::signals::{Command, Input, Mode, Shown};
 use crate::instant::{Instant, Now};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::hold::{Hold, HoldReason};
@@ -214,6 +214,7 @@ impl StateMachine for Machine {
             Input::PerhapsMarked(node, error) => {
                 self.on_node(&node, now, out, |pool, id| pool.perhaps_marked(id, error))
             }
+            Input::Claimed(node, by) => self.on_node(&node, now, out, |pool, id| pool.claimed(id, by)),
             Input::PodsListed(node, pods) => self.on_node(&node, now, out, |pool, id| pool.pods_listed(id, pods)),
             Input::Pods(node, change) => self.on_node(&node, now, out, |pool, id| pool.pods_changed(id, change)),
             Input::PodsUnknown(node, error) => {

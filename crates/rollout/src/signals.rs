@@ -12,7 +12,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_fleet::RolloutPolicy;
 use nodecfg_fleet::gates::Question;
-use nodecfg_observed::{Drain, EvictionAnswer, Node, Pod};
+use nodecfg_observed::{Drain, EvictionAnswer, Maintainer, Node, Pod};
 use nodecfg_plan::Decision;
 
 /// Options of a rollout.
@@ -99,6 +99,8 @@ pub enum Input {
     Marked(NodeName, Result<(), String>),
     /// It is unknown whether a node was marked: the request failed with this error, and may have arrived.
     PerhapsMarked(NodeName, String),
+    /// A node was not marked, because another program maintains it.
+    Claimed(NodeName, Maintainer),
     /// The pods of a marked node changed.
     Pods(NodeName, PodChange),
     /// The watch of the pods of a marked node ended with this error.
@@ -134,6 +136,15 @@ pub enum Input {
     RollBackAll(StopReason),
 }
 
+/// What other programs see of a node whose drain has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The node is drained, and gets its configuration.
+    Drained,
+    /// Another client removed the mark. A release of the mark shows this, too.
+    Unmarked,
+}
+
 /// Command of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
@@ -144,8 +155,11 @@ pub enum Command {
     Assign(NodeName, Assignment),
     /// Lists the pods of a node. Answered by [`Input::PodsListed`].
     ListPods(NodeName),
-    /// Marks the node with this uid for its drain. Answered by [`Input::Marked`] or [`Input::PerhapsMarked`].
-    Mark(NodeName, String, Drain),
+    /// Marks the node with this uid for its drain, and keeps other programs from it for a time, in real time. Answered by
+    /// [`Input::Marked`], [`Input::PerhapsMarked`] or [`Input::Claimed`].
+    Mark(NodeName, String, Drain, Duration),
+    /// Shows other programs that the node with this uid is drained, or is no longer. Has no answer.
+    Show(NodeName, String, Shown),
     /// Begins to send [`Input::Pods`] for a marked node, starting with all its pods.
     WatchPods(NodeName),
     /// Ends [`Command::WatchPods`].

@@ -116,6 +116,9 @@ pub(super) fn is_of_kubernetes(name: &str) -> bool {
     name.starts_with("kube-") || name.starts_with("extension-apiserver-")
 }
 
+/// Path of the Leases of Medik8s.
+pub const NODE_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
+
 impl Cluster {
     pub(super) async fn start(start: ClusterSetup) -> Self {
         let home = TempDir::new().unwrap();
@@ -345,7 +348,18 @@ impl Cluster {
     pub async fn assert_no_marks(&self) {
         for (name, state) in self.states().await {
             assert!(!state.marked, "{name}: {state:?}");
+            assert_eq!(self.shown_drain(&name).await, (Vec::new(), None), "{name}");
         }
+    }
+
+    /// What other programs see of the drain of a node: the conditions that nodecfg set to True, and the holder of its Lease.
+    pub async fn shown_drain(&self, node: &str) -> (Vec<String>, Option<String>) {
+        let status = self.get(&format!("/api/v1/nodes/{node}")).await["status"].clone();
+        let is_own = |found: &&Value| found["reason"] == "KubeletConfigurationChange" && found["status"] == "True";
+        let own = status["conditions"].as_array().into_iter().flatten().filter(is_own);
+        let own = own.map(|found| found["type"].as_str().unwrap().to_owned()).collect();
+        let lease = self.get(&format!("{NODE_LEASES}/node-{node}")).await;
+        (own, lease["spec"]["holderIdentity"].as_str().map(str::to_owned))
     }
 
     /// Returns all pods.

@@ -24,7 +24,7 @@ mod sandbox_server;
 
 use real_servers::ASSETS;
 
-pub use cluster::{Cluster, DRAIN_REASON, NodeRecord};
+pub use cluster::{Cluster, DRAIN_REASON, NODE_LEASES, NodeRecord};
 pub use command::{Run, Running};
 pub use repository::{AFTER, BEFORE, KUBELET, Repository};
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::node_conditions::{self, NodeCondition};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
 use crate::connection::transport::{Call, Whole};
@@ -34,7 +35,7 @@ const CONFIG_SOURCE: &str = "/spec/configSource";
 const MAX_DISRUPTION: &str = "/spec/maxDisruption";
 
 impl ClusterWriter {
-    /// Marks a node for a drain and returns the mark as stored. `added` of `drain` is ignored: the mark adds the
+    /// Marks a node for a drain, shows it to other programs, and returns the mark as stored. `added` of `drain` is ignored: the mark adds the
     /// protections that are absent. `since` is stored in whole seconds. A node with a mark in effect of the same fleet and
     /// target is left unchanged.
     ///
@@ -46,14 +47,21 @@ impl ClusterWriter {
         let mut attempt = 1;
         loop {
             let read = self.read_marked(node).await?;
+            let shown = node_conditions::changes(read.conditions(), &node_conditions::DRAINING);
             let marking = if read.metadata.uid == uid { marking(&read, drain) } else { Marking::Refused };
             let (patch, stored) = match marking {
-                Marking::Done(stored) => return Ok(stored),
+                Marking::Done(stored) => {
+                    self.show_conditions(node, uid, &shown).await?;
+                    return Ok(stored);
+                }
                 Marking::Patch(patch, stored) => (patch, stored),
                 Marking::Refused => return Err(ClusterError::PreconditionFailed { operation: Box::new(operation) }),
             };
             match self.json_patch(&operation, &patch).await {
-                Ok(()) => return Ok(stored),
+                Ok(()) => {
+                    self.show_conditions(node, uid, &shown).await?;
+                    return Ok(stored);
+                }
                 Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }
@@ -63,7 +71,8 @@ impl ClusterWriter {
     /// Removes the mark of a node: the taint, the annotation, and the protections that the mark added and that are
     /// unchanged. Cordons, other taints and other annotations stay. A mark with an unreadable annotation loses only
     /// taint and annotation. First the NodeConfig of the node loses its permission for changes that need a drained node,
-    /// also if a person has removed the mark: pods return to that node, too.
+    /// also if a person has removed the mark: pods return to that node, too. In the end other programs may have the node:
+    /// its conditions and its Lease of nodecfg go.
     ///
     /// # Errors
     /// `PreconditionFailed` when the Node changes repeatedly; `LockLost`; every [`ClusterError`] of a request.
@@ -77,13 +86,52 @@ impl ClusterWriter {
             if attempt == 1 {
                 self.lower_disruption(node, uid).await?;
             }
-            let Some((patch, removed)) = releasing(&read) else { return Ok(Released::Unmarked) };
+            let shown = node_conditions::changes(read.conditions(), &[]);
+            let Some((patch, removed)) = releasing(&read) else {
+                self.leave_to_others(node, uid, &shown).await?;
+                return Ok(Released::Unmarked);
+            };
             match self.json_patch(&operation, &patch).await {
-                Ok(()) => return Ok(Released::Removed(removed)),
+                Ok(()) => {
+                    self.leave_to_others(node, uid, &shown).await?;
+                    return Ok(Released::Removed(removed));
+                }
                 Err(ClusterError::NotFound { .. }) => return Ok(Released::Gone),
                 Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Ends what other programs see of a drain whose mark another client removed.
+    ///
+    /// # Errors
+    /// `LockLost`; every [`ClusterError`] of a request for the Node.
+    pub async fn show_unmarked(&self, node: &NodeName, uid: &str) -> Result<(), ClusterError> {
+        let read = found(self.read_marked(node).await)?;
+        // Another fleet may have marked the node since.
+        match read.filter(|read| read.metadata.uid == uid && read.mark().is_none_or(|mark| mark.in_effect().is_none()))
+        {
+            Some(read) => self.leave_to_others(node, uid, &node_conditions::changes(read.conditions(), &[])).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends what other programs see of a drain. A failure is only logged: the Lease expires.
+    async fn leave_to_others(
+        &self,
+        node: &NodeName,
+        uid: &str,
+        conditions: &[(&'static str, bool)],
+    ) -> Result<(), ClusterError> {
+        self.show_conditions(node, uid, conditions).await?;
+        match self.return_node_lease(node).await {
+            Err(error @ ClusterError::LockLost { .. }) => Err(error),
+            Err(error) => {
+                tracing::warn!("the Lease of the released node {node} stays until it expires: {error}");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
@@ -144,6 +192,14 @@ struct MarkedNode {
     metadata: MarkedMeta,
     #[serde(default)]
     spec: MarkedSpec,
+    #[serde(default)]
+    status: MarkedStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct MarkedStatus {
+    #[serde(default)]
+    conditions: Option<Vec<NodeCondition>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -164,6 +220,10 @@ struct MarkedSpec {
 }
 
 impl MarkedNode {
+    fn conditions(&self) -> &[NodeCondition] {
+        self.status.conditions.as_deref().unwrap_or_default()
+    }
+
     fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }

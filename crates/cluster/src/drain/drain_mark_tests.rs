@@ -169,13 +169,14 @@ async fn patch_tests_everything_that_it_changes() {
     });
     let (writer, _held) = writer(client).await;
     writer.mark_for_drain(&name("n1"), "u", &drain("a")).await.expect("the third attempt");
-    let sent: Vec<_> = log.all().into_iter().filter(|request| request.method == "PATCH").collect();
+    let of_the_mark = |request: &fake::RecordedRequest| request.method == "PATCH" && !request.uri.contains("/status");
+    let sent: Vec<_> = log.all().into_iter().filter(of_the_mark).collect();
     assert_eq!((sent.len(), sent[0].uri.as_str()), (3, "/api/v1/nodes/n1?fieldManager=nodecfg"));
     insta::assert_json_snapshot!(sent[0].body);
     // Further failures end it.
     let error = writer.mark_for_drain(&name("n1"), "u", &drain("a")).await.expect_err("changes repeatedly");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
-    assert_eq!(log.all().iter().filter(|request| request.method == "PATCH").count(), 6);
+    assert_eq!(log.all().into_iter().filter(of_the_mark).count(), 6);
 }
 
 /// A writer of a cluster with Node n1, which is marked and may make changes that need a drain. Returns its uid, too.
@@ -219,7 +220,8 @@ async fn permission_for_a_drained_node_ends_before_its_mark() {
     let written: Vec<String> = wire.log.writes().iter().map(ToString::to_string).collect();
     let node = "PATCH /api/v1/nodes/n1?fieldManager=nodecfg";
     let config = "PATCH /apis/nodecfg.dev/v1alpha1/nodeconfigs/n1?fieldManager=nodecfg 200";
-    assert_eq!(written, [config.to_owned(), format!("{node} 403"), format!("{node} 200")]);
+    let shown = "PATCH /api/v1/nodes/n1/status?fieldManager=nodecfg 200";
+    assert_eq!(written, [config.to_owned(), format!("{node} 403"), format!("{node} 200"), shown.to_owned()]);
 }
 
 /// Without the taint, pods start on the node during its drain.
@@ -313,7 +315,7 @@ async fn permission_ends_only_as_it_was_read() {
     writer.reader.binding = Binding::Node;
     let before = log.lines().len();
     writer.release_drain(&name("n1"), "u").await.expect("released");
-    assert!(log.lines()[before..].iter().all(|line| line.contains("/nodes/")), "{:?}", log.lines());
+    assert!(!log.lines()[before..].iter().any(|line| line.contains("/nodeconfigs/")), "{:?}", log.lines());
 }
 
 /// A node that keeps its mark takes no pods.
@@ -446,4 +448,93 @@ fn release_restores_the_node_and_keeps_every_change_of_a_person() {
             })
             .expect("restored");
     }
+}
+
+/// The True conditions of a Node with the reason of nodecfg, and those of others.
+fn conditions(api: &Api, node: &str) -> (Vec<String>, Vec<String>) {
+    let node = api.get("", "nodes", "", node).expect("a node");
+    let found = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let (own, others): (Vec<Value>, Vec<Value>) = found
+        .into_iter()
+        .filter(|condition| condition["status"] == "True")
+        .partition(|condition| condition["reason"] == "KubeletConfigurationChange");
+    let names = |conditions: Vec<Value>| {
+        let mut names: Vec<String> =
+            conditions.iter().map(|condition| condition["type"].as_str().expect("a type").to_owned()).collect();
+        names.sort();
+        names
+    };
+    (names(own), names(others))
+}
+
+#[tokio::test]
+async fn other_programs_see_the_drain() {
+    let (api, writer, _held) = cluster(ServerProfile::V1_36).await;
+    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
+    let own = |api: &Api| conditions(api, "n1").0;
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    assert_eq!(own(&api), ["DrainInProgress"]);
+    let node = writer.reader.node(&name("n1")).await.expect("read").expect("exists");
+    assert_eq!(node.maintainer, None, "the conditions are our own");
+    writer.show_drained(&name("n1"), "other").await.expect("no error");
+    assert_eq!(own(&api), ["DrainInProgress"], "another Node");
+    writer.show_drained(&name("n1"), &uid).await.expect("shown");
+    assert_eq!(own(&api), ["Drained", "MaintenanceInProgress"]);
+    writer.release_drain(&name("n1"), &uid).await.expect("released");
+    assert_eq!(own(&api), Vec::<String>::new());
+
+    // A mark that a person removed, and conditions that another program set in the meantime.
+    for (by_a_person, is_released) in [(false, true), (true, false), (true, true)] {
+        writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+        writer.show_unmarked(&name("n1"), &uid).await.expect("no error");
+        assert_eq!(own(&api), ["DrainInProgress"], "the mark is in effect");
+        let taken = json!({"status": {"conditions": [
+            {"type": "DrainInProgress", "status": "True", "reason": "KubeletConfigurationChange"},
+            {"type": "Drained", "status": "True", "reason": "AdminRequested"},
+        ]}});
+        let operation = Operation::on(Verb::Patch, Resource::Nodes, None, "n1");
+        let call = Call::new(Method::PATCH, format!("{}/status", operation.path()))
+            .content("application/merge-patch+json", taken.to_string());
+        writer.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("changed");
+        let unmarked = json!({"spec": {"taints": null}, "metadata": {"annotations": {DRAIN_ANNOTATION: null}}});
+        if by_a_person {
+            change(&writer, "n1", unmarked).await;
+        }
+        if is_released {
+            let released = writer.release_drain(&name("n1"), &uid).await.expect("released");
+            assert_eq!(released == Released::Unmarked, by_a_person);
+        } else {
+            writer.show_unmarked(&name("n1"), &uid).await.expect("shown");
+        }
+        assert_eq!(conditions(&api, "n1"), (Vec::new(), vec!["Drained".to_owned()]));
+        let node = writer.reader.node(&name("n1")).await.expect("read").expect("exists");
+        assert_eq!(node.maintainer, Some(nodecfg_observed::Maintainer::Drained));
+        let cleared = json!({"status": {"conditions": []}}).to_string();
+        let call = Call::new(Method::PATCH, format!("{}/status", operation.path()))
+            .content("application/merge-patch+json", cleared);
+        writer.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("changed");
+    }
+}
+
+/// The drain needs no right to write the status of Nodes.
+#[tokio::test]
+async fn drain_without_the_right_to_show_it() {
+    let rule = |verbs: &[&str], group: &str, resource: &str| nodecfg_sandbox::api::Rule {
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        namespace: None,
+        names: Vec::new(),
+    };
+    let rules = vec![
+        rule(&["create", "get", "patch"], "", "nodes"),
+        rule(&["get", "create", "update"], "coordination.k8s.io", "leases"),
+    ];
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+    let (writer, _held) = writer(api.client_as(User::with_rules("drainer", rules))).await;
+    let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
+    writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+    writer.show_drained(&name("n1"), &uid).await.expect("no error");
+    assert_eq!(conditions(&api, "n1").0, Vec::<String>::new());
+    assert!(matches!(writer.release_drain(&name("n1"), &uid).await, Ok(Released::Removed(_))));
 }

@@ -208,31 +208,32 @@ struct LeaseContent<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
+/// The parts of coordination.k8s.io/v1 Lease that are read.
 #[derive(Debug, Deserialize)]
-struct WireLease {
-    metadata: Meta,
+pub(crate) struct WireLease {
+    pub(crate) metadata: Meta,
     #[serde(default)]
-    spec: Option<WireLeaseSpec>,
+    pub(crate) spec: WireLeaseSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireLeaseSpec {
+pub(crate) struct WireLeaseSpec {
     #[serde(default)]
-    holder_identity: Option<String>,
+    pub(crate) holder_identity: Option<String>,
     #[serde(default)]
-    lease_duration_seconds: Option<i64>,
+    pub(crate) lease_duration_seconds: Option<i64>,
     #[serde(default, deserialize_with = "shown_time")]
-    acquire_time: Option<Timestamp>,
+    pub(crate) acquire_time: Option<Timestamp>,
     #[serde(default, deserialize_with = "shown_time")]
-    renew_time: Option<Timestamp>,
+    pub(crate) renew_time: Option<Timestamp>,
     #[serde(default)]
-    lease_transitions: Option<i64>,
+    pub(crate) lease_transitions: Option<i64>,
 }
 
 impl WireLease {
     fn into_view(self) -> LeaseView {
-        let spec = self.spec.unwrap_or_default();
+        let spec = self.spec;
         LeaseView {
             holder: spec.holder_identity,
             duration: spec.lease_duration_seconds.map(SignedDuration::from_secs),
@@ -246,7 +247,7 @@ impl WireLease {
 }
 
 /// meta/v1 MicroTime: the API server rejects other precisions in a Lease.
-fn micro_time(time: Timestamp) -> String {
+pub(crate) fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 

@@ -17,7 +17,7 @@ use nodecfg_contract::labels::{
 };
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KubeletVersion, Placement, UnreadableField};
-use nodecfg_observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
+use nodecfg_observed::drain::{CONDITION_REASON, DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_observed::{
     CreationTime, DrainMark, ExtendedResources, Maintainer, ManagedConfigMap, Node, Obstacle, Readiness, maintainer,
 };
@@ -178,6 +178,8 @@ pub(crate) struct WireCondition {
     kind: String,
     #[serde(default)]
     status: String,
+    #[serde(default)]
+    reason: String,
     #[serde(default, rename = "lastHeartbeatTime", deserialize_with = "time")]
     heartbeat: Option<Timestamp>,
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "time")]
@@ -227,10 +229,10 @@ impl WireNode {
         let annotations = self.metadata.annotations.unwrap_or_default();
         let capacity = status.capacity.unwrap_or_default();
         let taints = || spec.taints.iter().flatten().map(|taint| taint.key.as_str());
-        let true_conditions =
-            conditions.iter().filter(|condition| condition.status == "True").map(|condition| condition.kind.as_str());
+        let claims = |condition: &&WireCondition| condition.status == "True" && condition.reason != CONDITION_REASON;
+        let of_others = conditions.iter().filter(claims).map(|condition| condition.kind.as_str());
         let label = |key: &str| labels.get(key).map(String::as_str);
-        let maintainer = Maintainer::of(taints(), true_conditions, label, |key| annotations.get(key));
+        let maintainer = Maintainer::of(taints(), of_others, label, |key| annotations.get(key));
         let drain_mark = DrainMark::read(taints().any(|key| key == DRAIN_TAINT), annotations.get(DRAIN_ANNOTATION));
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,

@@ -13,11 +13,13 @@ use super::node::{Goal, Mark, Stage, WayBack};
 use super::table::Id;
 use crate::evictions::{PodChange, Progress as Evicting};
 use crate::instant::Instant;
+use crate::outcome::End;
 use crate::progress::Progress;
-use crate::signals::Command;
+use crate::signals::{Command, Shown};
 use nodecfg_contract::Assignment;
 use nodecfg_fleet::drain::OnTimeout;
-use nodecfg_observed::{Drain, EvictionAnswer, Pod};
+use nodecfg_observed::{Drain, EvictionAnswer, Maintainer, Pod};
+use nodecfg_plan::Why;
 use nodecfg_plan::convergence::pods::PodsBefore;
 use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_plan::drain::DrainFailure;
@@ -45,7 +47,9 @@ impl Pool {
                     since: self.now.time,
                     added: BTreeSet::new(),
                 };
-                Command::Mark(name, node.intent.uid().to_owned(), drain)
+                let limits = &self.policy.limits;
+                let limit = limits.drain.saturating_add(limits.node).saturating_add(limits.settle);
+                Command::Mark(name, node.intent.uid().to_owned(), drain, limit)
             }
         };
         self.commands.push(command);
@@ -88,6 +92,24 @@ impl Pool {
         self.drain_failed(id, DrainFailure::Request { error });
         self.nodes.update(id, |node| node.mark = Mark::On { seen: false });
         self.release(id);
+    }
+
+    /// Leaves a node to another program, by which it could not be marked. Its Node does not show that program, so that the
+    /// node is not asked for again in this run.
+    pub(crate) fn claimed(&mut self, id: Id, by: Maintainer) {
+        let Mark::Sent { was_left } = self.nodes[id].mark else { return };
+        self.nodes.update(id, |node| node.mark = if was_left { Mark::Left } else { Mark::None });
+        if !matches!(self.nodes[id].stage, Stage::Draining(_)) {
+            return;
+        }
+        if self.nodes[id].goes_back() {
+            return self.drain_failed(id, DrainFailure::Claimed);
+        }
+        self.end_drain(id);
+        let why = Why::Maintained { by };
+        let end = End::LeftAlone { why: why.clone() };
+        self.nodes.update(id, |node| node.stage = Stage::Ended { end, seconds: None });
+        self.report_node(id, Progress::Held { why });
     }
 
     /// Handles a change of the pods of a node.
@@ -192,7 +214,8 @@ impl Pool {
         });
         let node = &self.nodes[id];
         let Some(assignment) = node.intent.assignment().cloned() else { return };
-        let name = node.intent.name().clone();
+        let (name, uid) = (node.intent.name().clone(), node.intent.uid().to_owned());
+        self.commands.push(Command::Show(name.clone(), uid, Shown::Drained));
         self.commands.push(match node.goal {
             Goal::Target => Command::Assign(name, assignment),
             Goal::Previous(_) => {
@@ -286,6 +309,8 @@ impl Pool {
         let draining = self.end_drain(id);
         self.nodes.update(id, |node| node.mark = Mark::None);
         let node = &self.nodes[id];
+        let (name, uid) = (node.intent.name().clone(), node.intent.uid().to_owned());
+        self.commands.push(Command::Show(name, uid, Shown::Unmarked));
         let since = match &node.stage {
             _ if let Some(draining) = &draining => draining.since,
             // A rollback that was given up has given up its drain, too.

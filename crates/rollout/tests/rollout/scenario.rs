@@ -24,6 +24,8 @@ pub(crate) struct Scenario {
     pub(crate) events: Vec<Event>,
     /// All commands, in short form.
     sent: Vec<String>,
+    /// What other programs were shown: `n1 Drained`.
+    pub(crate) shown: Vec<String>,
 }
 
 impl Scenario {
@@ -38,6 +40,7 @@ impl Scenario {
             plan,
             events: Vec::new(),
             sent: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
@@ -75,13 +78,17 @@ impl Scenario {
                 let to = pointer.config_map().unwrap_or_else(|| "local".to_owned());
                 format!("point {pool} {to}")
             }
-            Command::Mark(node, uid, drain) => {
+            Command::Mark(node, uid, drain, _) => {
                 assert_eq!((uid, drain.to), (format!("uid-{node}"), Some(self.target(node.as_str()))));
                 format!("mark {node}")
             }
             Command::Release(node, uid) => {
                 assert_eq!(uid, format!("uid-{node}"));
                 format!("release {node}")
+            }
+            Command::Show(node, _, shown) => {
+                self.shown.push(format!("{node} {shown:?}"));
+                return None;
             }
             Command::ListPods(node) => format!("list {node}"),
             Command::AskPermit(node, _) => format!("ask {node}"),

@@ -47,6 +47,7 @@ pub(super) fn node_of(command: &Command) -> Option<&NodeName> {
         | Command::ListPods(node)
         | Command::AskPermit(node, _)
         | Command::Mark(node, ..)
+        | Command::Show(node, ..)
         | Command::WatchPods(node)
         | Command::UnwatchPods(node)
         | Command::Evict(node, _)
@@ -99,6 +100,7 @@ impl SimCluster {
             }
             Command::WatchPods(name) => drop(self.watched.insert(name)),
             Command::UnwatchPods(name) => drop(self.watched.remove(&name)),
+            Command::Show(..) => {}
             request => self.requests.push(request),
         }
     }

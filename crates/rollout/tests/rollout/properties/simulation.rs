@@ -197,11 +197,12 @@ impl Simulation {
                 let pods = self.cluster.listed_pods(&name, how);
                 self.send(Input::PodsListed(name, pods));
             }
-            Command::Mark(name, _, drain) => {
+            Command::Mark(name, _, drain, _) => {
                 let mark = |node| marked(node, Some(DrainMark { tainted: true, drain: Some(drain) }));
                 match how {
                     _ if !self.cluster.nodes.contains_key(&name) => self.send(Input::Marked(name, Err(error()))),
                     0 => self.send(Input::Marked(name, result)),
+                    3 => self.send(Input::Claimed(name, Maintainer::Medik8sLease)),
                     // The response is lost, of a request that was or was not applied.
                     1 | 2 => {
                         if how == 1 {

@@ -10,6 +10,7 @@ pub(super) fn check(command: &Command, step: &Step) {
     let cluster = step.cluster;
     match command {
         Command::Mark(name, ..)
+        | Command::Show(name, ..)
         | Command::WatchPods(name)
         | Command::UnwatchPods(name)
         | Command::Evict(name, _)

@@ -1,7 +1,8 @@
 //! Scenarios of marks: refused, lost, left behind, or of an earlier run.
 
 use super::*;
-use nodecfg_observed::DrainMark;
+use nodecfg_observed::{DrainMark, Maintainer};
+use nodecfg_plan::Why;
 
 #[test]
 fn refused_mark_fails_the_node() {
@@ -21,6 +22,24 @@ fn event_with_the_mark_may_arrive_before_the_response() {
     assert_eq!(scenario.send(Input::Marked(node_name("n1"), Ok(()))), [""; 0]);
     assert_eq!(scenario.observe("n1", unmarked), ["unwatch n1"]);
     assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+    assert_eq!(scenario.shown, ["n1 Unmarked"]);
+}
+
+/// The node is left to the other program, and the next one has its turn.
+#[test]
+fn node_that_another_program_holds_is_left_alone() {
+    let mut scenario = rollout(drains(1), &["n1", "n2"]);
+    assert_eq!(scenario.send(Input::Start), ["mark n1"]);
+    let by = Maintainer::Medik8sLease;
+    assert_eq!(scenario.send(Input::Claimed(node_name("n1"), by)), ["mark n2"]);
+    let why = Why::Maintained { by };
+    assert_eq!(scenario.outcome("n1").end, End::LeftAlone { why: why.clone() });
+    assert!(!scenario.outcome("n1").marked && scenario.shown.is_empty());
+    assert!(scenario.progress().any(|progress| *progress == Progress::Held { why: why.clone() }));
+    // Only an answer to a mark claims a node.
+    scenario.marked("n2");
+    assert_eq!(scenario.send(Input::Claimed(node_name("n2"), by)), [""; 0]);
+    assert_eq!(scenario.pods("n2", [pod("a")]), ["evict n2 a"]);
 }
 
 #[test]
@@ -215,16 +234,20 @@ fn mark_whose_answer_was_lost_is_released() {
 /// The node keeps the mark whose release was refused, whatever a second request for a mark meets.
 #[test]
 fn refused_second_mark_leaves_the_first() {
-    let mut scenario = rollout(drains(1), &["n1", "n2"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.wait(300);
-    scenario.send(Input::Released(node_name("n1"), Err("forbidden".to_owned())));
-    assert!(scenario.outcome("n1").marked);
-    scenario.observe("n1", |node| on(node, &source(NEW)));
-    assert_eq!(scenario.send(Input::RollBackAll(crate::aborted())), ["mark n1"]);
-    scenario.send(Input::Marked(node_name("n1"), Err("forbidden".to_owned())));
-    assert!(scenario.outcome("n1").marked);
+    let refused = || Err("forbidden".to_owned());
+    let by = Maintainer::Medik8sLease;
+    for answer in [Input::Marked(node_name("n1"), refused()), Input::Claimed(node_name("n1"), by)] {
+        let mut scenario = rollout(drains(1), &["n1", "n2"]);
+        scenario.send(Input::Start);
+        scenario.drain_and_assign("n1");
+        scenario.wait(300);
+        scenario.send(Input::Released(node_name("n1"), refused()));
+        assert!(scenario.outcome("n1").marked);
+        scenario.observe("n1", |node| on(node, &source(NEW)));
+        assert_eq!(scenario.send(Input::RollBackAll(crate::aborted())), ["mark n1"]);
+        scenario.send(answer);
+        assert!(scenario.outcome("n1").marked);
+    }
 }
 
 /// A node that is released has not converged before the answer: new pods do not start on it yet.

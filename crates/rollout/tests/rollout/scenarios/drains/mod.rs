@@ -178,6 +178,7 @@ fn node_is_marked_evicted_assigned_settled_and_released() {
     assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(2))), [""; 0]);
     assert_eq!(scenario.wait(5), ["volumes n1"]);
     assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(1))), ["unwatch n1", "assign n1 drain"]);
+    assert_eq!(scenario.shown, ["n1 Drained"]);
     assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), [""; 0]);
     assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), ["delete n1 proxy"]);
     assert_eq!(scenario.wait(30), [""; 0], "the pod with the old CPUs is still there");

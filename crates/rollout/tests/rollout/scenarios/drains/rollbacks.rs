@@ -384,3 +384,14 @@ fn released_node_needs_budget_for_its_rollback_before_its_event() {
     scenario.observe("n1", |node| node);
     assert_eq!(scenario.send(aborted()), [""; 0]);
 }
+
+/// The node that was not drained keeps the reason of its failure.
+#[test]
+fn rollback_of_a_node_that_another_program_holds_fails() {
+    let mut scenario = lost_canary();
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    assert_eq!(scenario.send(Input::Claimed(node_name("n1"), Maintainer::Medik8sLease)), [""; 0]);
+    let failed = scenario.progress().any(|progress| matches!(progress, Progress::RollbackFailed { .. }));
+    assert!(failed, "{:?}", scenario.events);
+    assert!(!scenario.outcome("n1").marked);
+}
