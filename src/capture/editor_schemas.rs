@@ -3,9 +3,10 @@
 
 use super::remarks::is_same_yaml;
 use super::starter::RepositoryFiles;
+use crate::report::schemas;
 use kubelet_config::Minor;
 use nodecfg_fleet::FLEET_FILE;
-use nodecfg_fleet::formats::schema;
+use nodecfg_fleet::formats::schema::pretty;
 
 /// Folder of the schemas. nodecfg reads no hidden files, so the folder has no effect on a repository.
 pub const SCHEMA_FOLDER: &str = ".nodecfg";
@@ -40,11 +41,11 @@ pub(crate) fn with_schemas(repository: RepositoryFiles, minor: Minor) -> Reposit
     let mut files: RepositoryFiles =
         repository.iter().map(|(path, text)| (path.clone(), with_schema_line(path, text))).collect();
     for (name, schema) in [
-        ("fleet", schema::fleet_schema()),
-        ("nodepool", schema::nodepool_schema()),
-        ("kubelet", kubelet_config::fields::schema(minor)),
+        ("fleet", schemas::FLEET.to_owned()),
+        ("nodepool", schemas::NODEPOOL.to_owned()),
+        ("kubelet", pretty(&kubelet_config::fields::schema(minor))),
     ] {
-        files.insert(format!("{SCHEMA_FOLDER}/{name}.schema.json"), schema::pretty(&schema));
+        files.insert(format!("{SCHEMA_FOLDER}/{name}.schema.json"), schema);
     }
     files
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::arguments::cluster::ClusterArgs;
+use crate::arguments::cluster::{ClusterArgs, label_keys};
 use crate::arguments::gates::GateArgs;
 use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::scope::existing_pools;
+use crate::arguments::unknown_name::unknown_node;
 use crate::report::Format;
 use crate::report::gates as shown;
 use crate::report::gates::{GateAnswer, GateAnswers};
@@ -17,6 +18,7 @@ use nodecfg_cluster::LabelKeys;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_fleet::Desired;
 use nodecfg_fleet::gates::{Gate, Question};
+use nodecfg_plan::belongs;
 use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
 
 /// Ask all gates of the repository now, and print their answers.
@@ -31,7 +33,8 @@ pub(super) struct Args {
     /// Ask only the gates of this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
-    /// Ask gates with {node} for this node. Without it, they are listed and not asked.
+    /// Ask only the gates of the pool of this node, those with {node} for this node. Without it, gates with {node} are
+    /// listed and not asked.
     #[arg(long, value_name = "NODE")]
     node: Option<NodeName>,
     #[command(flatten)]
@@ -48,7 +51,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) -> CommandResult {
     let loaded = args.repository.load(terminal).await?;
-    let selected: Vec<(Gate, &PoolName)> = args.selected(&loaded.desired)?;
+    let selected: Vec<(Gate, &PoolName)> = args.selected(&loaded.desired).await?;
     let asked = grouped(&selected);
     let is_asked = |gate: &Gate| !gate.at.is_empty() && !gate.is_of_nodes();
     let questions: BTreeSet<Question> =
@@ -81,9 +84,19 @@ pub(super) async fn run(args: &Args, output: Format, terminal: &mut Terminal) ->
 }
 
 impl Args {
-    /// The gates of the selected pools, as those of the named node.
-    fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(Gate, &'d PoolName)>, CommandError> {
-        let selected = existing_pools(&self.pool, desired)?;
+    /// The gates of the selected pools. With a node, those of its pool, as they ask about this node.
+    async fn selected<'d>(&self, desired: &'d Desired) -> Result<Vec<(Gate, &'d PoolName)>, CommandError> {
+        let mut selected = existing_pools(&self.pool, desired)?;
+        if let Some(name) = &self.node {
+            let reader = self.cluster.reader(label_keys(desired)).await?;
+            let Some(node) = reader.node(name).await? else { return Err(unknown_node(&reader, name).await) };
+            let mut pools = desired.pools.keys().filter(|pool| selected.is_empty() || selected.contains(pool));
+            let pool = pools.find(|pool| belongs(desired, pool, &node)).ok_or_else(|| {
+                let help = "compare the labels of the node with spec.nodeSelector of the pools";
+                CommandError::usage(format!("node {name} belongs to none of these pools"), help)
+            })?;
+            selected = BTreeSet::from([pool.clone()]);
+        }
         let pools = desired.pools.values().filter(|pool| selected.is_empty() || selected.contains(&pool.name));
         let of_node = |gate: &Gate| self.node.as_ref().map_or_else(|| gate.clone(), |node| gate.of_node(node));
         Ok(pools.flat_map(|pool| pool.policy.gates.iter().map(move |gate| (of_node(gate), &pool.name))).collect())

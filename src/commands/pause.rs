@@ -15,13 +15,13 @@ use nodecfg_observed::{Orders, Pause};
 /// paused a pool, when and why. --all pauses every pool, also those of later revisions: one switch that stops everything.
 /// Pauses of single pools stay when it ends.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = clap::ArgGroup::new("what").required(true))]
 pub(super) struct Args {
     /// Pause these pools.
-    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "POOL")]
+    #[arg(group = "what", value_name = "POOL")]
     pools: Vec<PoolName>,
     /// Pause the whole fleet.
-    #[arg(long)]
+    #[arg(long, group = "what")]
     all: bool,
     /// Record this reason; status, diff and sync print it.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]

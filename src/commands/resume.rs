@@ -13,12 +13,13 @@ use nodecfg_observed::Orders;
 /// The next sync brings their nodes to the configuration in git. A pool that is paused in git (spec.rollout.paused, or
 /// spec.paused of the Fleet) stays paused.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
 pub(super) struct Args {
     /// Resume these pools.
-    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "POOL")]
+    #[arg(group = "what", value_name = "POOL")]
     pools: Vec<PoolName>,
     /// End the pause of the whole fleet. Pools that were paused by name stay paused.
-    #[arg(long)]
+    #[arg(long, group = "what")]
     all: bool,
     #[command(flatten)]
     fleet: FleetArgs,

@@ -1,13 +1,15 @@
 //! `nodecfg schema`: JSON Schemas of repository files, of KubeletConfiguration and of command outputs.
 
+use std::borrow::Cow;
+
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::arguments::repository::parse_kubernetes_version;
-use crate::report::schemas::{OUTPUTS, Output};
+use crate::report::schemas;
+use crate::report::schemas::OUTPUTS;
 use kubelet_config::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use nodecfg_fleet::formats::schema;
-use nodecfg_plan::saved::plan_schema;
+use nodecfg_fleet::formats::schema::pretty;
 
 /// Print the JSON Schema of a file or output, for editors and validators.
 ///
@@ -47,13 +49,14 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.kubernetes_version.is_some() && args.name != KUBELET {
         return Err(CommandError::usage("--kubernetes-version requires `schema kubelet`", "omit --kubernetes-version"));
     }
+    let of_kubelet = || kubelet_config::fields::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED));
     let schema = match args.name.as_str() {
-        "fleet" => schema::fleet_schema(),
-        "nodepool" => schema::nodepool_schema(),
-        KUBELET => kubelet_config::fields::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
+        "fleet" => schemas::FLEET.into(),
+        "nodepool" => schemas::NODEPOOL.into(),
+        KUBELET => Cow::Owned(pretty(&of_kubelet())),
         // The argument parser rejects other names.
-        name => OUTPUTS.iter().find(|output| output.name == name).map_or_else(plan_schema, Output::schema),
+        name => OUTPUTS.iter().find(|output| output.name == name).map_or(schemas::PLAN, |output| output.schema).into(),
     };
-    terminal.out.write_all(schema::pretty(&schema).as_bytes())?;
+    terminal.out.write_all(schema.as_bytes())?;
     Ok(Exit::Done)
 }

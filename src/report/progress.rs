@@ -176,8 +176,9 @@ pub(super) fn event_text(now: Timestamp, event: &Event) -> String {
             format!("{} for gate {gate}: {}", warning("waiting"), message(why))
         }
         Progress::GateOpened { gate, .. } => format!("gate {gate} delays it no longer"),
-        Progress::NotPermitted { gate, why } => {
-            format!("{} for its gate {gate}: {}", warning("waiting"), message(why))
+        Progress::NotPermitted { gate, why, until } => {
+            let limit = whole_duration(seconds_until(now, *until));
+            format!("{} for its gate {gate}, for at most {limit}: {}", warning("waiting"), message(why))
         }
         Progress::Permitted => "its gates pass now".to_owned(),
         Progress::Gone => "left the cluster".to_owned(),

@@ -29,6 +29,12 @@ pub fn help(path: &Path, differences: &[Difference]) -> String {
     if at("/cluster/uid").is_some() {
         return "select the cluster of the plan with --kubeconfig or --context".to_owned();
     }
+    // The pause says who may end it. A new plan would change nothing in these pools.
+    if differences.iter().all(|difference| difference.path.ends_with("/paused") && difference.now == true) {
+        return "resume the paused pools once the reason no longer applies, and sync this plan again; `nodecfg status` shows who \
+                paused them and why"
+            .to_owned();
+    }
     match at("/plan/commit").and_then(|commit| commit.then.as_str()) {
         // A different commit alone needs no new review.
         Some(commit) if differences.len() == 1 => format!("select the reviewed commit with `--rev {commit}`"),

@@ -85,12 +85,19 @@ pub(super) fn next_steps_of_nodes(outcome: &Outcome) -> Vec<String> {
 pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> String {
     const GOOD: [State; 2] = [State::Converged, State::Settled];
     let mut states = outcome.states();
-    let is_requested = |node: &&NodeOutcome| !matches!(node.end, End::LeftAlone { why: Why::OutOfScope });
-    let nodes = || outcome.pools.values().flat_map(|pool| &pool.nodes);
-    let not_requested = nodes().count() - nodes().filter(is_requested).count();
-    let new = nodes().filter(|node| matches!(node.end, End::LeftAlone { why: Why::New { .. } })).count();
+    let all = count(states.values().sum(), "node");
+    // A reason says more than "skipped".
+    let skipped = |is: fn(&Why) -> bool| {
+        let nodes = outcome.pools.values().flat_map(|pool| &pool.nodes);
+        nodes.filter(|node| matches!(&node.end, End::LeftAlone { why } if is(why))).count()
+    };
+    let reasons = [
+        ("paused", skipped(|why| matches!(why, Why::Paused { .. }))),
+        ("new", skipped(|why| matches!(why, Why::New { .. }))),
+        ("not requested", skipped(|why| matches!(why, Why::OutOfScope))),
+    ];
     if let Some(skipped) = states.get_mut(&State::Skipped) {
-        *skipped -= not_requested + new;
+        *skipped -= reasons.iter().map(|(_, number)| number).sum::<usize>();
     }
     states.retain(|_, number| *number > 0);
     let others = states.keys().copied().filter(|state| !GOOD.contains(state));
@@ -106,14 +113,8 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> String {
     };
     let good = GOOD.into_iter().filter_map(part);
     let mut parts: Vec<String> = good.chain(trial_count(outcome, at)).chain(others.filter_map(part)).collect();
-    let nodes = count(states.values().sum::<usize>() + not_requested + new, "node");
-    if new > 0 {
-        parts.push(format!("{new} new"));
-    }
-    if not_requested > 0 {
-        parts.push(format!("{not_requested} not requested"));
-    }
-    if parts.is_empty() { nodes } else { format!("{nodes}: {}", parts.join(", ")) }
+    parts.extend(reasons.iter().filter(|(_, number)| *number > 0).map(|(reason, number)| format!("{number} {reason}")));
+    if parts.is_empty() { all } else { format!("{all}: {}", parts.join(", ")) }
 }
 
 /// The number of nodes on trial, with the time until the last trial ends if every end is known: `3 on trial (up to 8m

@@ -9,10 +9,8 @@ use crate::arguments::dry_run::DryRunArgs;
 use crate::arguments::fleet::{FleetArgs, FleetLocation};
 use crate::arguments::repository::RepositoryArgs;
 use crate::arguments::rollout::LockArgs;
-use crate::report::document::terminal as text;
-use crate::report::{Format, paused, progress};
+use crate::report::{Format, progress};
 use crate::runs::run;
-use crate::runs::write_review::layout;
 use crate::terminal::confirm::ConfirmArgs;
 use crate::terminal::exit::Exit;
 use crate::terminal::failure::{CommandError, CommandResult};
@@ -69,10 +67,7 @@ impl FleetChangeArgs {
         if format.is_for_people() {
             let place = progress::place(Some(&location.namespace), location.reader.server());
             writeln!(terminal.info(), "fleet {} {place}\n", location.fleet)?;
-            if let Some(pause) = location.paused(desired.as_ref()).await? {
-                let layout = layout(terminal.err_line, false);
-                text::write(terminal.info(), &paused::report(&pause), layout)?;
-            }
+            location.show_pause(desired.as_ref(), terminal).await?;
         }
         Ok((location, desired))
     }

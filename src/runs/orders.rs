@@ -9,11 +9,15 @@ use tokio::sync::watch;
 
 use crate::arguments::fleet::FleetLocation;
 use crate::arguments::unknown_name::unknown_name;
+use crate::report::document::terminal as text;
 use crate::report::orders::{AbortResult, Aborted, Holder, PoolOrder, PoolOrders, PoolResult};
+use crate::report::paused;
 use crate::runs::run;
+use crate::runs::write_review::layout;
 use crate::status::Paused;
 use crate::terminal::environment;
 use crate::terminal::failure::CommandError;
+use crate::terminal::streams::Terminal;
 use nodecfg_cluster::lock::{HoldState, LeaseSnapshot, OrderError};
 use nodecfg_cluster::{ClusterError, lock};
 use nodecfg_contract::names::PoolName;
@@ -150,6 +154,19 @@ impl FleetLocation {
             Err(error) => return Err(error.into()),
         };
         Ok(Paused::of(desired.is_some_and(|desired| desired.paused), order.as_ref()))
+    }
+
+    /// Prints the pause of the whole fleet, if there is one.
+    pub(crate) async fn show_pause(
+        &self,
+        desired: Option<&Desired>,
+        terminal: &mut Terminal,
+    ) -> Result<(), CommandError> {
+        if let Some(pause) = self.paused(desired).await? {
+            let layout = layout(terminal.err_line, false);
+            text::write(terminal.info(), &paused::report(&pause), layout)?;
+        }
+        Ok(())
     }
 
     /// Orders the sync that runs to stop, because the repository pauses the fleet. Returns its holder, if one runs.

@@ -100,7 +100,16 @@ impl Reconciliation<'_> {
         if self.purpose == Purpose::Sync && self.loaded.desired.paused {
             run::until_stopped(&mut stop, self.stop_running_sync()).await?;
         }
-        let lock = run::until_stopped(&mut stop, self.rollout_args.lock.take(self.location)).await?;
+        let lock = match run::until_stopped(&mut stop, self.rollout_args.lock.take(self.location)).await {
+            Ok(lock) => lock,
+            Err(error) => {
+                // The plan would show it. The error matters more than a failure of this.
+                if self.format.is_for_people() {
+                    let _ = self.location.show_pause(Some(&self.loaded.desired), terminal).await;
+                }
+                return Err(error);
+            }
+        };
         let result = self.run_locked(&lock, stop, terminal).await;
         lock.release().await;
         result

@@ -321,7 +321,7 @@ async fn dry_run_and_rollback_ask_no_gate(start: ClusterSetup) {
 
 /// The owner permits a-2 by a label, a-3 later, and a-1 never.
 async fn node_starts_once_its_owner_permits_it(start: ClusterSetup) {
-    let cluster = start.pool("a", 3).up().await;
+    let cluster = start.pool("a", 3).pool("b", 1).up().await;
     let permit = async |node: &str| {
         let labels = json!({"metadata": {"labels": {"example.com/permit": "yes"}}});
         cluster.patch(&format!("/api/v1/nodes/{node}"), labels).await;
@@ -338,12 +338,15 @@ async fn node_starts_once_its_owner_permits_it(start: ClusterSetup) {
     gates(&cluster, &repository, &["--node", "a-2"]).await.exits(0).prints("passes owner, pool a");
     let refused = "Node a-1: {.metadata.labels['example.com/permit']} selects no value";
     gates(&cluster, &repository, &["--node", "a-1"]).await.exits(1).prints(refused);
+    gates(&cluster, &repository, &["--node", "b-1"]).await.exits(2).prints("node b-1 belongs to none of these pools");
+    gates(&cluster, &repository, &["--node", "a-9"]).await.exits(4).prints("node a-9 does not exist in the cluster");
 
     let mut run = cluster.start_run("sync", &repository, &["--gate-interval", "1s"]);
     run.until_stderr_contains("a/a-2 converged").await;
     permit("a-3").await;
     let run = run.end().await.exits(0);
-    run.prints("a/a-1 waiting for its gate owner: unknown: Node a-1").prints("1 held").prints("2 converged");
+    let waiting = "a/a-1 waiting for its gate owner, for at most ";
+    run.prints(waiting).prints(": unknown: Node a-1").prints("1 held").prints("2 converged");
     let states = cluster.states().await;
     let assigned: Vec<&str> =
         states.iter().filter(|(_, state)| state.source.is_some()).map(|(name, _)| name.as_str()).collect();

@@ -27,7 +27,7 @@ impl Cluster {
         Running::start(self.home(), &[arguments, &fixed[..]].concat())
     }
 
-    async fn order(&self, arguments: &[&str]) -> Run {
+    pub(super) async fn order(&self, arguments: &[&str]) -> Run {
         self.order_running(arguments).end().await
     }
 
@@ -131,6 +131,8 @@ async fn pause_of_fleet_stops_everything(start: ClusterSetup) {
     let paused = cluster.order(&["pause", "--all", "--reason", "incident 4711"]).await.exits(0);
     paused.prints("the whole fleet: paused").prints("To continue: nodecfg resume --all");
     run.until_stderr_contains("a stopped: paused with the whole fleet by ").await;
+    let second = cluster.sync(&repository, &[]).await.exits(6).prints("holds the lock");
+    second.prints("paused: the whole fleet, by ");
     cluster.fault("a-1", None).await;
     cluster.fault("b-1", None).await;
     run.end()

@@ -17,6 +17,7 @@ scenarios! {
         created_deleted_and_replaced_nodes_make_a_plan_stale,
         changes_by_other_clients_make_a_plan_stale,
         moved_branch_makes_a_plan_stale,
+        plan_is_carried_out_once_its_pause_ends,
         plan_of_another_cluster_takes_no_lock,
         damaged_plan_file_is_refused_without_requests,
         options_of_the_plan_must_be_given_again,
@@ -64,6 +65,23 @@ async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &st
     let paths: Vec<&str> = differences.map(|difference| difference["path"].as_str().unwrap()).collect();
     assert_eq!(paths, reasons.iter().map(|(path, _)| *path).collect::<Vec<_>>(), "{run}");
     assert_eq!(cluster.written().await, before);
+}
+
+/// A new plan would be empty.
+async fn plan_is_carried_out_once_its_pause_ends(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    save(&cluster, &repository).await;
+    cluster.order(&["pause", "--all", "--allow-unknown", "--reason", "incident 4711"]).await.exits(0);
+    stale(&cluster, &repository, &[("/plan/pools/a/paused", "pool a: paused is true, and was false")]).await;
+    carry_out(&cluster, &repository, &[])
+        .await
+        .exits(7)
+        .prints("resume the paused pools")
+        .does_not_print("make a new plan");
+    cluster.order(&["resume", "--all"]).await.exits(0);
+    carry_out(&cluster, &repository, &[]).await.exits(0).prints("2 converged");
+    cluster.down().await;
 }
 
 async fn saved_plan_is_executed_once(start: ClusterSetup) {

@@ -304,6 +304,8 @@ pub enum Progress {
         gate: GateName,
         /// Why it does not pass.
         why: String,
+        /// End of the patience, after which the node is held for the rest of the run.
+        until: Timestamp,
     },
     /// The gates of a node that was not permitted to start pass now.
     Permitted,

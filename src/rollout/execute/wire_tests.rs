@@ -183,9 +183,10 @@ async fn marks_end_and_config_maps_exist_before_the_first_assignment() {
     let cluster = Cluster::of(&["a1", "b1"]).await;
     cluster.mark("b1").await;
     let desired = desired([pool("a", 64, policy(1))]);
-    let all = ["patch /api/v1/nodes/b1", CREATE, "patch /api/v1/nodes/a1"];
+    // The Node shows what its mark showed.
+    let all = ["patch /api/v1/nodes/b1", "patch /api/v1/nodes/b1/status", CREATE, "patch /api/v1/nodes/a1"];
     let denied = || FaultKind::Denied("no".to_owned());
-    for (writes, (verb, resource)) in [(1, ("patch", "nodes")), (2, ("create", "configmaps"))] {
+    for (writes, (verb, resource)) in [(1, ("patch", "nodes")), (3, ("create", "configmaps"))] {
         let fault = cluster.inject(verb, resource, denied());
         let error = cluster.execute(&desired, Signals::none()).await.expect_err("denied");
         assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");

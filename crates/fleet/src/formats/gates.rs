@@ -289,7 +289,7 @@ fn one_wanted(object: Option<ObjectSpec>, fields: &Fields<'_>, findings: &mut Ve
             let finding = bad_value(&fields.path("label"), node, "the object has a name, too");
             findings.push(finding.help("remove the label, or the name"));
         }
-        (None, None) => findings.push(fields.missing("name", "name: gateway")),
+        (None, None) => findings.push(fields.missing("name", "name: gateway, or write a label")),
         _ => {}
     }
     let is_complete = |object: &ObjectSpec| object.namespace.is_some() == fields.get("namespace").is_some();

@@ -142,11 +142,13 @@ impl Pool {
             return;
         };
         let refused_since = since.unwrap_or(asked_at);
-        let is_over = now.since(refused_since) >= permits.speed.real_duration(gate.patience);
+        let patience = permits.speed.real_duration(gate.patience);
+        let is_over = now.since(refused_since) >= patience;
         let again = asked_at.after(permits.interval);
         let name = gate.name;
         if since.is_none() {
-            self.report_node(id, Progress::NotPermitted { gate: name.clone(), why: why.clone() });
+            let until = self.now.time_at(refused_since.after(patience));
+            self.report_node(id, Progress::NotPermitted { gate: name.clone(), why: why.clone(), until });
         }
         let state = match is_over {
             true => PermitState::Withheld { gate: name, why },

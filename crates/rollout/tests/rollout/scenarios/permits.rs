@@ -64,7 +64,9 @@ fn refused_node_waits_and_others_go_on() {
     let mut scenario = rollout(nodes(3), permitted(1), GATED);
     scenario.send(Input::Start);
     assert_eq!(scenario.permit("n1", false), ["ask n2"]);
-    let refused = |progress: &Progress| matches!(progress, Progress::NotPermitted { .. });
+    let until = jiff::Timestamp::UNIX_EPOCH + Duration::from_secs(60);
+    let refused =
+        |progress: &Progress| matches!(progress, Progress::NotPermitted { until: ends, .. } if *ends == until);
     assert_eq!(scenario.progress().filter(|progress| refused(progress)).count(), 1);
     assert_eq!(scenario.permit("n2", true), ["assign n2"]);
     assert!(scenario.wait(20).is_empty(), "no budget is left for n1");
