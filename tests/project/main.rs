@@ -9,6 +9,7 @@
     clippy::unwrap_used
 )]
 
+mod chart;
 mod deploy;
 mod findings;
 mod monitoring;

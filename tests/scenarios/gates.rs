@@ -339,7 +339,7 @@ async fn node_starts_once_its_owner_permits_it(start: ClusterSetup) {
     let refused = "Node a-1: {.metadata.labels['example.com/permit']} selects no value";
     gates(&cluster, &repository, &["--node", "a-1"]).await.exits(1).prints(refused);
     gates(&cluster, &repository, &["--node", "b-1"]).await.exits(2).prints("node b-1 belongs to none of these pools");
-    gates(&cluster, &repository, &["--node", "a-9"]).await.exits(4).prints("node a-9 does not exist in the cluster");
+    gates(&cluster, &repository, &["--node", "a-9"]).await.exits(2).prints("node a-9 does not exist in the cluster");
 
     let mut run = cluster.start_run("sync", &repository, &["--gate-interval", "1s"]);
     run.until_stderr_contains("a/a-2 converged").await;

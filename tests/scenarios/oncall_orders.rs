@@ -70,7 +70,7 @@ async fn planning_commands_skip_paused_pool(start: ClusterSetup) {
     let run = cluster.sync(&repository, &[]).await.exits(0);
     run.prints("paused: pool a, 2 nodes unchanged: by ").prints("`nodecfg resume a`, and sync again");
     assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (0, 1));
-    cluster.run("verify", &repository, &[]).await.exits(0).prints("2 skipped");
+    cluster.run("verify", &repository, &[]).await.exits(0).prints("2 paused");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(0).json();
     let pool = json["pools"].as_array().unwrap().iter().find(|pool| pool["name"] == "a").unwrap().clone();
     assert_eq!(
@@ -189,7 +189,7 @@ async fn paused_fleet_in_git_stops_running_sync_and_no_rollback(start: ClusterSe
     cluster.fault("a-1", None).await;
     run.end().await.exits(5).prints("pauses the fleet (spec.paused)").prints("2 not started");
     let words = "paused: the whole fleet, in the repository (spec.paused of the Fleet)";
-    cluster.sync(&repository, &[]).await.exits(0).prints(words).prints("2 skipped");
+    cluster.sync(&repository, &[]).await.exits(0).prints(words).prints("2 paused");
     cluster.run("status", &repository, &[]).await.exits(0).prints(words);
     let doctor = cluster.run("doctor", &repository, &[]).await.prints("spec.paused of the Fleet pauses every pool");
     doctor.prints("warning");

@@ -63,7 +63,7 @@ pub fn own_status_only(creates: bool) -> [Value; 2] {
     let mut validations = vec![(format!("variables.node != '' && {own}"), of_agent(allowed))];
     if creates {
         let form = format!("request.operation != 'CREATE' || {}", created());
-        let message = "may create a NodeConfig only as nodecfg-agent does: owned by its Node alone, with spec.selfAssigned \
+        let message = "create a NodeConfig only as nodecfg-agent does: owned by its Node alone, with spec.selfAssigned \
                        and a content hash, without other labels, annotations, finalizers or fields";
         validations.push((form, of_agent(message)));
     }
