@@ -41,6 +41,7 @@ pub const TABLE: &[StandIn] = &[
                 r#"test -e "benches/$3/main.rs" && test -e "benches/$5/main.rs""#,
             ),
             (r"^bench --bench [a-z]+( -- .*)?$", r#"test -e "benches/$3.rs" || test -e "benches/$3/main.rs""#),
+            (r"^(binstall|install --locked) --git https://github\.com/[a-z/]+( --tag v[0-9.]+)? nodecfg$", ""),
             (r"^\+nightly fuzz run [a-z]+$", r#"test -e "fuzz/fuzz_targets/$4.rs""#),
         ],
     },
@@ -65,12 +66,54 @@ pub const TABLE: &[StandIn] = &[
                 r"^-n [a-z-]+ create secret generic [a-z-]+( --from-file=[a-z_-]+=[a-z0-9._-]+)+$",
                 r#"echo token > token.txt; "$(type -aP kubectl | sed -n 2p)" "$@" --dry-run=client -o name"#,
             ),
+            (
+                r"^krew install --manifest-url https://github\.com/[a-z/]+/releases/download/v[0-9.]+/nodecfg\.yaml$",
+                r#"ln -sf "$(type -P nodecfg)" "$(dirname "$0")/kubectl-nodecfg""#,
+            ),
             (r"^nodecfg ", r#"exec "$(type -aP kubectl | sed -n 2p)" "$@""#),
             (
                 r"^(-n [a-z-]+ )?(apply|config|create|delete|describe|explain|get|kustomize|label|patch|wait) ",
                 r#"exec "$(type -aP kubectl | sed -n 2p)" "$@""#,
             ),
         ],
+    },
+    StandIn {
+        name: "curl",
+        reason: "there is no release to download: its files are made here",
+        calls: &[(
+            r"^-fsSL --remote-name-all( https://github\.com/[a-z/]+/releases/download/v[0-9.]+/[A-Za-z0-9._-]+)+$",
+            r#"
+  for file in "${@:3}"; do
+    case "$file" in
+      *.tar.gz) tar -czf "${file##*/}" -C "$(dirname "$(type -P nodecfg)")" nodecfg; sha256sum ./*.tar.gz > SHA256SUMS ;;
+      */images.txt) echo ghcr.io/example/nodecfg-agent@sha256:0123 > images.txt ;;
+      */SHA256SUMS) ;;
+      *) touch "${file##*/}" ;;
+    esac
+  done"#,
+        )],
+    },
+    StandIn {
+        name: "cosign",
+        reason: "there is no signed release",
+        calls: &[
+            (
+                r"^verify-blob SHA256SUMS --bundle [A-Za-z0-9.]+ --certificate-identity https://[^ ]+ --certificate-oidc-issuer https://[^ ]+$",
+                r#"test -s "$2" && test -e "$4""#,
+            ),
+            (
+                r"^verify ghcr\.io/[^ ]+ --certificate-identity https://[^ ]+ --certificate-oidc-issuer https://[^ ]+$",
+                "",
+            ),
+        ],
+    },
+    StandIn {
+        name: "helm",
+        reason: "there is no registry with the chart; a test of the project renders it",
+        calls: &[(
+            r"^(template|install) nodecfg oci://ghcr\.io/[a-z/]+ --version [0-9.]+ --namespace nodecfg-system ",
+            "",
+        )],
     },
     StandIn {
         name: "ssh-keyscan",
