@@ -732,8 +732,20 @@ fn reference_lists_every_field_and_output() {
 }
 
 /// Folders of the project. A code span that begins with one is a path.
-const FOLDERS: [&str; 12] =
-    [".ci", ".github", "action", "benches", "crates", "data", "deploy", "docs", "examples", "packaging", "schemas", "src"];
+const FOLDERS: [&str; 12] = [
+    ".ci",
+    ".github",
+    "action",
+    "benches",
+    "crates",
+    "data",
+    "deploy",
+    "docs",
+    "examples",
+    "packaging",
+    "schemas",
+    "src",
+];
 
 #[test]
 fn paths_in_documents_exist() {

@@ -142,8 +142,13 @@ fn releases_come_only_from_commits_on_main() {
     let text = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
     let workflow: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
     let jobs = &workflow["jobs"];
-    assert_eq!((&jobs["build"]["needs"], &jobs["publish"]["needs"]), (&"tag".into(), &"build".into()));
-    assert_eq!(jobs["publish"]["environment"], "release");
+    // Nothing is published before the checks and the builds, which start only for such a commit.
+    assert_eq!((&jobs["checks"]["needs"], &jobs["build"]["needs"]), (&"tag".into(), &"tag".into()));
+    assert_eq!(jobs["images"]["needs"], serde_json::json!(["checks", "build"]));
+    assert_eq!((&jobs["sboms"]["needs"], &jobs["publish"]["needs"]), (&"images".into(), &"sboms".into()));
+    for job in ["images", "publish"] {
+        assert_eq!(jobs[job]["environment"], "release", "{job}");
+    }
     let steps = jobs["tag"]["steps"].as_array().unwrap();
     assert_eq!(steps[0]["with"]["fetch-depth"], 0);
 
