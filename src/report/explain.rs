@@ -347,14 +347,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
         Waiting::NotAcknowledged => Explanation {
             meaning: "the node has not reacted to its assignment: its status.config does not change",
             causes: &[
-                "the kubelet runs without --dynamic-config-dir, or with the DynamicKubeletConfig feature gate off",
-                "the kubelet is 1.24 or later, or older than 1.11, and does not support configSource",
                 "with NodeConfigs (nodecfg install): no node agent runs there, or it cannot reach the API server",
+                "with Nodes: the kubelet runs without --dynamic-config-dir, or with the DynamicKubeletConfig feature gate off",
+                "with Nodes: the kubelet is 1.24 or later, or older than 1.11, and does not support configSource",
                 "the kubelet is not running: it exits to load a new configuration, and no service manager restarts it",
             ],
             look_at: format!(
-                "`kubectl describe node {node}` (is it Ready? which kubelet version?), then `systemctl status \
-                 kubelet` and the kubelet's command line on the node"
+                "`kubectl describe node {node}` (is it Ready? which kubelet version?), then on the node \
+                 `journalctl -u nodecfg-agent`, `systemctl status kubelet` and the kubelet's command line"
             ),
         },
         Waiting::Syncing { .. } => Explanation {

@@ -145,7 +145,7 @@ mod tests {
                 outdated.push(file);
             }
         }
-        assert!(outdated.is_empty(), "{outdated:?}: UPDATE_DOCS=always cargo test --lib schemas");
+        assert!(outdated.is_empty(), "{outdated:?}: UPDATE_DOCS=always cargo test --lib report::schemas");
     }
 
     /// The JSON Schema (2020-12) of a type.

@@ -219,9 +219,8 @@ impl MachineState {
         }
         match &volatile.activation.problem {
             None => volatile.watch.stale_state_error().filter(|_| good_fails).map(kubelet_messages::not_started),
-            Some(ActivationError::NotPlaced(_) | ActivationError::NotRequested(_)) => {
-                Some(error_text::INTERNAL.to_owned())
-            }
+            Some(ActivationError::NotPlaced(_)) => Some(error_text::INTERNAL.to_owned()),
+            Some(ActivationError::NotRequested(reason)) => Some(kubelet_messages::not_restarted(reason, None).0),
             Some(ActivationError::NotRestarted { reason, last_error }) => {
                 Some(kubelet_messages::not_restarted(reason, last_error.as_ref()).0)
             }

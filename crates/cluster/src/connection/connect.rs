@@ -158,7 +158,7 @@ impl ConnectError {
             Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => "pass one of these contexts with --context",
             Self::Broken { .. } => "check the cluster and the user of the context with `kubectl config view --minify`",
             Self::ServiceAccount { .. } => "run the pod with a service account whose token is mounted",
-            Self::NoCluster { .. } => "pass a kubeconfig with --kubeconfig, or try `nodecfg sync --sandbox`",
+            Self::NoCluster { .. } => "pass a kubeconfig with --kubeconfig",
         }
     }
 }

@@ -9,6 +9,9 @@ use std::time::Duration;
 use super::operation::{Operation, Resource};
 use nodecfg_contract::installation::command_for_writers;
 
+/// User of a request without credentials (k8s.io/apiserver `pkg/authentication/user`).
+const ANONYMOUS: &str = "system:anonymous";
+
 /// Reason for a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreachable {
@@ -342,6 +345,9 @@ impl ClusterError {
             },
             Self::Unauthorized { .. } => {
                 "renew the credentials as for kubectl, until `kubectl auth whoami` succeeds".to_owned()
+            }
+            Self::Forbidden { user: Some(user), .. } if user == ANONYMOUS => {
+                "the request had no credentials: check the user of this context in the kubeconfig".to_owned()
             }
             Self::Forbidden { operation, .. } if operation.resource == Resource::Configz => {
                 "bind the user to the ClusterRole nodecfg-capture of deploy/capture".to_owned()

@@ -5,6 +5,7 @@
 //! A Lease is valid by the wall clocks of its holders, as there. Without Medik8s its namespace is missing, and without the
 //! component `deploy/medik8s-lease` the right; then a node has no Lease.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Method;
@@ -50,10 +51,15 @@ impl ClusterWriter {
         uid: &str,
         duration: Duration,
     ) -> Result<NodeLease, ClusterError> {
+        // Asked once for all nodes of a run.
+        if self.node_leases_absent.load(Ordering::Relaxed) {
+            return Ok(NodeLease::Absent);
+        }
         let mut attempt = 1;
         loop {
             match self.try_node_lease(node, uid, duration).await {
                 Err(ClusterError::Forbidden { .. } | ClusterError::NamespaceMissing { .. }) => {
+                    self.node_leases_absent.store(true, Ordering::Relaxed);
                     return Ok(NodeLease::Absent);
                 }
                 Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. }) if attempt < ATTEMPTS => {
@@ -88,6 +94,9 @@ impl ClusterWriter {
     /// # Errors
     /// `LockLost`; every [`ClusterError`] of a request, except for a missing Lease, namespace or right.
     pub async fn return_node_lease(&self, node: &NodeName) -> Result<(), ClusterError> {
+        if self.node_leases_absent.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let returned = async {
             let held =
                 self.node_lease(node).await?.filter(|lease| lease.spec.holder_identity.as_deref() == Some(HOLDER));

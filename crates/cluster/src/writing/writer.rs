@@ -68,6 +68,8 @@ pub struct ClusterWriter {
     pub(crate) reader: ClusterReader,
     lock: LockView,
     events_failed: Arc<AtomicBool>,
+    /// Whether no node of this cluster has a Lease of Medik8s, or the user may not write them.
+    pub(crate) node_leases_absent: Arc<AtomicBool>,
     /// `apiVersion` of Evictions, once known.
     pub(crate) eviction: Arc<OnceCell<&'static str>>,
 }
@@ -76,7 +78,13 @@ impl ClusterWriter {
     /// Writer that works while the lock is held.
     #[must_use]
     pub fn new(reader: ClusterReader, lock: &HeldLock) -> Self {
-        Self { reader, lock: lock.view(), events_failed: Arc::default(), eviction: Arc::default() }
+        Self {
+            reader,
+            lock: lock.view(),
+            events_failed: Arc::default(),
+            node_leases_absent: Arc::default(),
+            eviction: Arc::default(),
+        }
     }
 
     /// Copy with another time limit for each request and its retries.
