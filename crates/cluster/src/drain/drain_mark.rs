@@ -103,15 +103,21 @@ impl ClusterWriter {
         }
     }
 
-    /// Ends what other programs see of a drain whose mark another client removed.
+    /// Ends what other programs see of a drain whose mark another client removed. A failure is only logged, because it
+    /// changes nothing of the rollout.
     ///
     /// # Errors
-    /// `LockLost`; every [`ClusterError`] of a request for the Node.
+    /// `LockLost`.
     pub async fn show_unmarked(&self, node: &NodeName, uid: &str) -> Result<(), ClusterError> {
-        let read = found(self.read_marked(node).await)?;
+        let read = match found(self.read_marked(node).await) {
+            Ok(read) => read.filter(|read| read.metadata.uid == uid),
+            Err(error) => {
+                tracing::warn!("node {node} may still show the drain whose mark is gone: {error}");
+                return Ok(());
+            }
+        };
         // Another fleet may have marked the node since.
-        match read.filter(|read| read.metadata.uid == uid && read.mark().is_none_or(|mark| mark.in_effect().is_none()))
-        {
+        match read.filter(|read| read.mark().is_none_or(|mark| mark.in_effect().is_none())) {
             Some(read) => self.leave_to_others(node, uid, &node_conditions::changes(read.conditions(), &[])).await,
             None => Ok(()),
         }

@@ -538,3 +538,15 @@ async fn drain_without_the_right_to_show_it() {
     assert_eq!(conditions(&api, "n1").0, Vec::<String>::new());
     assert!(matches!(writer.release_drain(&name("n1"), &uid).await, Ok(Released::Removed(_))));
 }
+
+/// A failure would end the whole run, and with it the other nodes.
+#[tokio::test]
+async fn node_that_cannot_be_read_keeps_what_it_shows() {
+    let (client, _) = fake::serving(|request| match (request.uri.contains("/leases"), request.method.as_str()) {
+        (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+        (true, _) => Reply::Json(200, request.body.clone()),
+        (false, _) => status(403, "Forbidden", "User \"ci\" cannot get resource \"nodes\"", json!({})),
+    });
+    let (writer, _held) = writer(client).await;
+    assert_eq!(writer.show_unmarked(&name("n1"), "u").await, Ok(()));
+}
