@@ -248,8 +248,8 @@ impl AgentClient {
     }
 
     /// Writes the status of the node's NodeConfig, and then its condition Ready as a condition of the Node. No
-    /// precondition, since the agent is the only writer of both. A Node that is missing or that the agent may not write is
-    /// only logged.
+    /// precondition, since the agent is the only writer of both. A Node that is missing, that the agent may not write or
+    /// that a webhook protects is only logged.
     ///
     /// # Errors
     /// The error after the last retry.
@@ -260,7 +260,9 @@ impl AgentClient {
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
         self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await?;
         match self.show_ready(status).await {
-            Err(error @ (ClusterError::Forbidden { .. } | ClusterError::NotFound { .. })) => {
+            Err(
+                error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. } | ClusterError::NotFound { .. }),
+            ) => {
                 tracing::info!("the Node does not show {CONFIG_READY}: {error}");
                 Ok(())
             }
