@@ -92,8 +92,11 @@ mod tests {
     use nodecfg_fleet::formats::schema::{fleet_schema, nodepool_schema, pretty};
     use nodecfg_plan::saved::plan_schema;
 
+    /// Makes the schema of a type under a name.
+    type MakeSchema = fn(&str) -> Value;
+
     /// Type of each output.
-    const TYPES: [(&str, fn(&str) -> Value); 23] = [
+    const TYPES: [(&str, MakeSchema); 23] = [
         ("validation", of::<Document<Validation>>),
         ("diff", of::<Document<Noticed<'_, Diff<'_>>>>),
         ("events", of::<Line>),
