@@ -216,7 +216,7 @@ async fn every_kubelet_failure_is_explained(start: ClusterSetup) {
     let run = cluster.sync(&repository, &[]).await.exits(5).prints("1 converged, 6 failed");
     let run = run
         .prints("timed out: a-1, a-7: not acknowledged yet meaning: the node has not reacted to its assignment")
-        .prints("likely: the kubelet runs without --dynamic-config-dir")
+        .prints("the kubelet runs without --dynamic-config-dir")
         .prints("the kubelet is 1.24 or later, or older than 1.11")
         .prints("no service manager restarts it")
         .prints(
