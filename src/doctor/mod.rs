@@ -222,7 +222,7 @@ pub struct Installed {
     pub definition: Fact<Option<Value>>,
     /// The policy that limits each agent to the status of its own node.
     pub own_status: Fact<InstalledPolicy>,
-    /// The policy that limits agents to the removal of the startup taint.
+    /// The policy that limits agents in pods to two changes of their own Nodes: the startup taint and one condition.
     pub own_node: Fact<InstalledPolicy>,
     /// The policy that lists the writers of ConfigMaps in the namespace.
     pub config_maps: Fact<InstalledPolicy>,

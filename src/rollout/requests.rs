@@ -216,9 +216,9 @@ async fn mark((node, uid): (NodeName, &str), drain: &Drain, limit: Duration, wri
         }
         result => {
             if result.is_err()
-                && let Err(error) = writer.return_node_lease(&node).await
+                && let Err(error) = writer.show_unmarked(&node, uid).await
             {
-                tracing::warn!("the Lease of node {node} stays until it expires: {error}");
+                tracing::warn!("node {node} still shows a drain: {error}");
             }
             answer(result, |result| Input::Marked(node, result))
         }
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A Lease without a mark would keep remediators from a node that nobody changes.
+    /// A Lease without a mark would keep remediators from a node that nodecfg does not change.
     #[tokio::test]
     async fn refused_mark_keeps_no_lease() {
         let mut lease: Option<serde_json::Value> = None;

@@ -1,5 +1,6 @@
 //! Requests of the agent to the API server. Reads its NodeConfig, the assigned ConfigMap, its Node and its Lease.
-//! Writes the status of its NodeConfig, one condition of its Node, and Events on it. `join` has the requests of a node that joins.
+//! Writes the status of its NodeConfig, one condition of its Node, and Events on it. `join` has the requests of a node that
+//! joins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -35,9 +35,9 @@ const CONFIG_SOURCE: &str = "/spec/configSource";
 const MAX_DISRUPTION: &str = "/spec/maxDisruption";
 
 impl ClusterWriter {
-    /// Marks a node for a drain, shows it to other programs, and returns the mark as stored. `added` of `drain` is ignored: the mark adds the
-    /// protections that are absent. `since` is stored in whole seconds. A node with a mark in effect of the same fleet and
-    /// target is left unchanged.
+    /// Marks a node for a drain, shows it to other programs, and returns the mark as stored. `added` of `drain` is ignored:
+    /// the mark adds the protections that are absent. `since` is stored in whole seconds. A mark in effect of the same fleet
+    /// and target is left unchanged.
     ///
     /// # Errors
     /// `PreconditionFailed` for another uid, for a mark of another fleet, and when the Node changes repeatedly;
@@ -49,22 +49,23 @@ impl ClusterWriter {
             let read = self.read_marked(node).await?;
             let shown = node_conditions::changes(read.conditions(), &node_conditions::DRAINING);
             let marking = if read.metadata.uid == uid { marking(&read, drain) } else { Marking::Refused };
-            let (patch, stored) = match marking {
-                Marking::Done(stored) => {
-                    self.show_conditions(node, uid, &shown).await?;
-                    return Ok(stored);
-                }
-                Marking::Patch(patch, stored) => (patch, stored),
+            // Before the mark: a release that follows the mark at once must find what it ends.
+            if !matches!(marking, Marking::Refused) {
+                self.show_conditions(node, uid, &shown).await?;
+            }
+            let stored = match marking {
+                Marking::Done(stored) => stored,
+                Marking::Patch(patch, stored) => match self.json_patch(&operation, &patch).await {
+                    Ok(()) => stored,
+                    Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => {
+                        attempt += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
                 Marking::Refused => return Err(ClusterError::PreconditionFailed { operation: Box::new(operation) }),
             };
-            match self.json_patch(&operation, &patch).await {
-                Ok(()) => {
-                    self.show_conditions(node, uid, &shown).await?;
-                    return Ok(stored);
-                }
-                Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-            }
+            return Ok(stored);
         }
     }
 
@@ -87,19 +88,20 @@ impl ClusterWriter {
                 self.lower_disruption(node, uid).await?;
             }
             let shown = node_conditions::changes(read.conditions(), &[]);
-            let Some((patch, removed)) = releasing(&read) else {
-                self.leave_to_others(node, uid, &shown).await?;
-                return Ok(Released::Unmarked);
+            let released = match releasing(&read) {
+                None => Released::Unmarked,
+                Some((patch, removed)) => match self.json_patch(&operation, &patch).await {
+                    Ok(()) => Released::Removed(removed),
+                    Err(ClusterError::NotFound { .. }) => return Ok(Released::Gone),
+                    Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => {
+                        attempt += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
             };
-            match self.json_patch(&operation, &patch).await {
-                Ok(()) => {
-                    self.leave_to_others(node, uid, &shown).await?;
-                    return Ok(Released::Removed(removed));
-                }
-                Err(ClusterError::NotFound { .. }) => return Ok(Released::Gone),
-                Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-            }
+            self.leave_to_others(node, uid, &shown).await?;
+            return Ok(released);
         }
     }
 

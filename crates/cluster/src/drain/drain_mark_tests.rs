@@ -162,6 +162,7 @@ async fn patch_tests_everything_that_it_changes() {
         (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
         (true, _) => Reply::Json(200, request.body.clone()),
         (false, "GET") => Reply::Json(200, node(json!({"taints": [{"key": "a", "effect": "NoExecute", "new": 1}]}))),
+        (false, _) if request.uri.contains("/status") => Reply::Json(200, json!({})),
         (false, _) => {
             patches += 1;
             if patches == 3 { Reply::Json(200, json!({})) } else { rejected() }

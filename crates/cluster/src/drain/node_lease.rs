@@ -35,7 +35,7 @@ pub enum NodeLease {
     Held,
     /// Another program, with this identity.
     HeldBy(String),
-    /// Nobody: Medik8s is not installed, or the user may not write its Leases.
+    /// No program: Medik8s is not installed, or the user may not write its Leases.
     Absent,
 }
 
