@@ -314,12 +314,20 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     /// Handles the result of [`Effect::Activate`]. `last_error`: last error of a kubelet that was not restarted.
+    ///
+    /// Without a restart, no trial watches the target. It leaves the disk until the next attempt, since a reboot would start
+    /// the kubelet on it.
     pub(crate) fn handle_restart(
         &mut self,
         result: Result<(), RestartError>,
         last_error: Option<&LastError>,
         now: Timestamp,
     ) -> Step {
+        if matches!(result, Err(RestartError::NotRequested(_)))
+            && let Err(error) = self.put_back_last_known_good()
+        {
+            tracing::warn!(error, "cannot put back the last known good until the next attempt to restart the kubelet");
+        }
         let result = result.map_err(|error| match error {
             RestartError::NotRequested(reason) => ActivationError::NotRequested(reason),
             RestartError::Failed(reason) => {
@@ -481,6 +489,18 @@ impl<D: Disk> AgentRuntime<D> {
                 Ok(StateFiles::default())
             }
         }
+    }
+
+    /// Places the last known good, unless the disk already has it.
+    fn put_back_last_known_good(&mut self) -> Result<(), String> {
+        let good = self.loaded(self.state.ledger.good())?;
+        let content = good.as_ref().map(LoadedText::reviewed);
+        let is_in_place = self.placer.is_in_place(&self.disk, content).map_err(|error| error.to_string())?;
+        if !is_in_place {
+            self.healthz = None;
+            self.placer.place(&self.disk, content, None, true).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Text of a configuration, from its checkpoint. `None` is the local configuration.

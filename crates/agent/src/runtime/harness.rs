@@ -11,9 +11,9 @@ use super::*;
 use crate::disk::EntryKind;
 use crate::disk::memory::MemoryDisk;
 use crate::events::Health;
-use crate::host::ServiceReport;
 use crate::host::problem::{CommandError, HealthzError, RestartProblem};
 use crate::host::process::KubeletProcess;
+use crate::host::{RestartError, ServiceReport};
 use crate::ledger::FailureKind;
 use kubelet_config::document::Document;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
@@ -139,6 +139,7 @@ pub(super) struct FinalState {
 
 enum Pending {
     Event(Box<Event>),
+    Restarted(Result<(), RestartError>),
     Fetched(Result<Download, FetchError>),
     Action(Action),
 }
@@ -167,6 +168,8 @@ pub(super) struct RuntimeHarness {
     pub(super) way: Way,
     /// What each activation does to the kubelet's state files, in order.
     pub(super) state_files: Vec<String>,
+    /// Number of restarts, from now on, whose command cannot be started.
+    pub(super) unreachable_restarts: u32,
 }
 
 impl RuntimeHarness {
@@ -200,6 +203,7 @@ impl RuntimeHarness {
             owns: vec![provisioned()],
             way,
             state_files: Vec::new(),
+            unreachable_restarts: 0,
         };
         for (seconds, action) in actions {
             sim.schedule(*seconds, Pending::Action(action.clone()));
@@ -279,6 +283,9 @@ impl RuntimeHarness {
             }
             match self.queue.pop_first() {
                 Some((_, Pending::Event(event))) => self.step(|runtime| runtime.handle(*event, now)),
+                Some((_, Pending::Restarted(result))) => {
+                    self.step(|runtime| runtime.handle_restart(result, None, now));
+                }
                 Some((_, Pending::Fetched(result))) => {
                     self.step(|runtime| runtime.handle_fetch(result, None, KUBELET, &[], now))
                 }
@@ -355,15 +362,19 @@ impl RuntimeHarness {
             }
             Effect::Activate { state, .. } => {
                 self.state_files.push(state.to_string());
+                if let Some(rest) = self.unreachable_restarts.checked_sub(1) {
+                    self.unreachable_restarts = rest;
+                    let error = RestartError::NotRequested(RestartProblem::MaybeStopped.into());
+                    return self.schedule(0, Pending::Restarted(Err(error)));
+                }
                 self.start_kubelet();
                 let result = match self.behaviour() {
-                    Behaviour::NoRestart => Err(ActivationError::NotRestarted {
-                        reason: RestartProblem::Restart(CommandError::exited(1)).into(),
-                        last_error: None,
-                    }),
+                    Behaviour::NoRestart => {
+                        Err(RestartError::Failed(RestartProblem::Restart(CommandError::exited(1)).into()))
+                    }
                     _ => Ok(()),
                 };
-                self.schedule(1, Pending::Event(Box::new(Event::Activated(result))));
+                self.schedule(1, Pending::Restarted(result));
             }
             Effect::Probe { node, .. } => {
                 let up = self.now.duration_since(self.started).as_secs();
@@ -425,7 +436,8 @@ impl RuntimeHarness {
         self.disk.content(&path).map(|content| String::from_utf8(content.to_vec()).expect("never partial"))
     }
 
-    fn start_kubelet(&mut self) {
+    /// Starts the kubelet on what the disk has, as a reboot does before the agent starts.
+    pub(super) fn start_kubelet(&mut self) {
         self.check_invariants();
         self.running = self.placed().or(self.owns.last().cloned()).expect("an own configuration");
         self.started = self.now;

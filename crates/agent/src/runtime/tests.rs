@@ -11,6 +11,7 @@ use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
 use crate::store::inspect;
 use nodecfg_contract::ConfigStatus;
+use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::nodeconfig::{
     ACTIVE, Condition, EFFECTIVE, KNOWN_GOOD, NodeConfigStatus, READY, RECONCILING, STALLED, SYNCED,
 };
@@ -97,6 +98,44 @@ fn rolls_back_to_last_known_good() {
         let (assigned, active, good, found) = reported_sources(&sim);
         assert_eq!((assigned.as_str(), active.as_str(), good.as_str()), ("b 1", "a 1", "a 1"), "{behaviour:?}");
         assert!(found.starts_with(error), "{behaviour:?}: {found}");
+    }
+}
+
+/// No trial watches a target on which the kubelet was not restarted.
+#[test]
+fn reboot_between_restarts_that_cannot_be_requested_starts_the_last_known_good() {
+    for way in Way::ALL {
+        for good in ["local", "a"] {
+            let mut sim = RuntimeHarness::new(
+                way,
+                &[
+                    (0, Action::Write("a", Behaviour::Good)),
+                    (0, Action::Write("b", Behaviour::Silent)),
+                    (1, if good == "a" { Action::Assign("a") } else { Action::Reset }),
+                    (60, Action::Assign("b")),
+                ],
+            );
+            sim.run(59);
+            let before = sim.running().to_owned();
+            assert_eq!(before.contains("a.1.Good"), good == "a", "{before}");
+            sim.unreachable_restarts = 100;
+            sim.run(7);
+            assert!(sim.unreachable_restarts < 99, "the agent tries again");
+            let (assigned, _, _, error) = reported_sources(&sim);
+            assert_eq!(
+                (assigned.as_str(), error.as_str()),
+                ("b 1", "failed to restart the kubelet, see condition Active for details")
+            );
+            // The agent does not start by itself.
+            sim.disk.crash(CRASH_SEED);
+            sim.start_kubelet();
+            assert_eq!(sim.running(), before, "{way:?} {good}");
+            // The configuration is not at fault until its trial.
+            sim.unreachable_restarts = 0;
+            sim.run(120);
+            assert!(reported_sources(&sim).3.starts_with(TRIAL_PREFIX), "{:?}", reported_sources(&sim));
+            assert_eq!(sim.running(), before, "{way:?} {good}");
+        }
     }
 }
 
