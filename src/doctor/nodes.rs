@@ -122,8 +122,17 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
             "check the node: kubectl get nodes. If it is Ready, check its agent: `kubectl -n nodecfg-agent get pods -o wide`, or \
              on the node `systemctl status nodecfg-agent` and `nodecfg-agent status`",
         ),
-        0 if active == 0 && unreported == 0 => Check::ok("agent-silent", "no assignment that an agent would report on"),
-        0 => Check::ok("agent-silent", format!("{} with a heartbeat within three hours", count(active, "agent"))),
+        0 if active > 0 || unreported > 0 => {
+            Check::ok("agent-silent", format!("{} with a heartbeat within three hours", count(active, "agent")))
+        }
+        // Before the first sync, there is nothing to report on.
+        0 if facts.has_agents() => {
+            Check::note("agent-silent", "no agent has reported yet, so it is unknown whether agents run").fix(
+                "check them before the first sync: `kubectl -n nodecfg-agent get pods -o wide`, or on a node `systemctl status \
+                 nodecfg-agent`",
+            )
+        }
+        0 => Check::ok("agent-silent", "the kubelets follow assignments, without agents"),
     });
     let others: Vec<String> = versions
         .iter()
@@ -175,14 +184,19 @@ fn proofs(observed: &Observed, checks: &mut Vec<Check>) {
         return checks.push(Check::ok("node-proof", seen));
     }
     for (text, few) in other.iter().take(MAX_PROOFS) {
-        let seen = match text.strip_prefix("unknown: ") {
-            Some(reason) => format!("what the kubelet runs is unknown on {}: {reason}", few.counted("node")),
-            None => format!("{}: {text}", few.counted("node")),
+        let (seen, fix) = match text.strip_prefix("unknown: ") {
+            Some(reason) => (
+                format!("what the kubelet runs is unknown on {}: {reason}", few.counted("node")),
+                "see the condition Effective: kubectl get nodeconfig NODE -o yaml. The agent must see the processes of the \
+                 host, and a kubelet under its usual name",
+            ),
+            None => (
+                format!("{}: {text}", few.counted("node")),
+                "see status.effective and the condition Effective: kubectl get nodeconfig NODE -o yaml. Remove the flag or \
+                 the file from the node, or accept the value with spec.kubelet.acceptOverridden",
+            ),
         };
-        checks.push(Check::note("node-proof", seen).about(text.clone()).fix(
-            "see status.effective and the condition Effective: kubectl get nodeconfig NODE -o yaml. Remove the flag or the \
-             file from the node, or accept the value with spec.kubelet.acceptOverridden",
-        ));
+        checks.push(Check::note("node-proof", seen).about(text.clone()).fix(fix));
     }
     if let Some(more) = other.len().checked_sub(MAX_PROOFS).filter(|more| *more > 0) {
         checks.push(Check::note("node-proof", format!("{more} more: nodecfg status")).about("others"));
@@ -249,11 +263,10 @@ fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     failed.sort_by_key(|(_, few)| std::cmp::Reverse(few.number));
     let more = failed.len().saturating_sub(super::EXAMPLES);
     for (error, few) in failed.into_iter().take(super::EXAMPLES) {
-        checks.push(
-            Check::warning("node-failed", format!("{}: {error}", few.counted("node")))
-                .about(error)
-                .fix("see nodecfg status for the error of each node, and nodecfg diff for the changes"),
-        );
+        checks.push(Check::warning("node-failed", format!("{}: {error}", few.counted("node"))).about(error).fix(
+            "see nodecfg status for the error of each node. A node does not try again what failed there: correct its \
+                     configuration, or repair it, `nodecfg reset NODE` and sync again",
+        ));
     }
     if more > 0 {
         checks.push(

@@ -309,6 +309,13 @@ fn agent_is_silent_after_three_hours() {
     });
     let check = assert_check("agent-silent", CheckResult::Warning, "for more than three hours on 1 node (n1)", &never);
     assert!(!check.seen.contains("since"), "{check:?}");
+    let none = changed(true, |facts| {
+        for node in facts.observed.as_mut().unwrap().as_mut().unwrap().nodes.values_mut() {
+            *node = Node { source: None, status: Default::default(), ..node.clone() };
+        }
+        facts.signs.values_mut().for_each(|signs| signs.agent = None);
+    });
+    assert_check("agent-silent", CheckResult::Note, "no agent has reported yet", &none);
     let other = changed(true, |facts| {
         facts.signs.get_mut(&node_name("n1")).unwrap().agent.as_mut().unwrap().version = "0.0.9".to_owned();
         facts.signs.get_mut(&node_name("n2")).unwrap().agent = None;

@@ -219,6 +219,15 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
                 "the CPUs or the memory of the host changed, or the file is damaged",
             ],
         ),
+        error if error.contains(error_text::GOOD_FAILS_TOO) => (
+            "the kubelet is not healthy on its last known good configuration either, so the node is down, and the \
+             configuration may not be at fault",
+            &[
+                "another problem on the node at the same time: its runtime, disk, network or certificates",
+                "the kubelet's unit changed, and it does not start with any configuration",
+                "the configuration left something behind on the host, such as a state file",
+            ],
+        ),
         error if error.starts_with(error_text::RESTART) => (
             "the node agent could not restart the kubelet; it restored the previous configuration",
             &[
@@ -455,7 +464,8 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: b
                 }
             };
             return Some(format!(
-                "revert or correct it in git and sync again, or {back}: nodes that failed go first and use no budget"
+                "revert or correct it in git and sync again, or {back}: nodes that failed go first and use no budget. If the \
+                 node is at fault: repair it, `nodecfg reset NODE`, then sync again"
             ));
         }
         StopReason::BudgetExhausted { .. } => Some(
@@ -525,6 +535,9 @@ mod tests {
             file.meaning.contains("state file") && file.look_at.starts_with("cpu_manager_state on n1: drain"),
             "{file:?}"
         );
+        let down = format!("{}Node was not Ready within 60 s{}", error_text::TRIAL_PREFIX, error_text::GOOD_FAILS_TOO);
+        let down = failure(&node(), &ConvergenceFailure::Refused { error: down });
+        assert!(down.meaning.contains("the node is down"), "{down:?}");
         let unknown = failure(&node(), &ConvergenceFailure::Refused { error: "something else".to_owned() });
         assert!(unknown.meaning.contains("not one of the kubelet's known texts"));
     }

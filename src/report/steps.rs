@@ -122,6 +122,7 @@ impl Kind {
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
             Progress::NotPermitted { .. } => Self::Node("waiting for their gates"),
+            Progress::Unacknowledged { .. } => Self::Node("without acknowledgement"),
             Progress::Gone => Self::Counted("gone"),
             Progress::PointerNotMoved { .. } => Self::PointerNotMoved,
             Progress::PoolHeld { .. } => Self::PoolHeld,

@@ -95,6 +95,7 @@ impl RolloutSpans {
                 let Some(span) = self.node(event) else { return };
                 tracing::info!(target: TARGET, parent: &span, waiting_for = %waiting, "waiting");
             }
+            Progress::Unacknowledged { .. } => self.note(event, "not acknowledged"),
             Progress::DrainStarted { .. } => self.step(event, "drain started"),
             Progress::DrainBlocked { .. } => self.step(event, "drain blocked"),
             Progress::Drained { .. } => self.step(event, "drained"),

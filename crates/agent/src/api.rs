@@ -222,9 +222,20 @@ impl AgentClient {
 
     /// Reads the Node, without its labels. `None` if that fails for any reason.
     pub async fn node(&self) -> Option<Node> {
-        let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
-        let wire: Result<WireNode, _> = self.get(&operation, HEALTH_LIMIT).await;
-        wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&LabelKeys::Only(BTreeSet::new()))
+        self.wire_node()
+            .await
+            .inspect_err(|error| tracing::debug!("{error}"))
+            .ok()?
+            .into_node(&LabelKeys::Only(BTreeSet::new()))
+    }
+
+    /// Reports whether the API server knows no Node of this name. False if it does not answer.
+    pub async fn lacks_node(&self) -> bool {
+        matches!(found(self.wire_node().await), Ok(None))
+    }
+
+    async fn wire_node(&self) -> Result<WireNode, ClusterError> {
+        self.get(&Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str()), HEALTH_LIMIT).await
     }
 
     /// Reads the health of the node. `None` if its Node or Lease cannot be read. A Lease that is missing or forbidden

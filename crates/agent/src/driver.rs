@@ -57,6 +57,8 @@ pub enum Pass {
     Settled,
     /// The node has no NodeConfig that applies; it keeps its configuration.
     NoNodeConfig,
+    /// There is no Node of this name.
+    NoNode,
     /// The assignment was not accepted, failed, or cannot be activated.
     Failed {
         /// Value of `status.config.error`.
@@ -86,6 +88,7 @@ pub async fn run<D: Disk, H: Host>(
         () = &mut stop => return Ok(()),
         () = driver.start() => {}
     }
+    driver.warn_without_node();
     let mut seen = pin!(driver.client.follow());
     let ended = loop {
         let timer = driver.timer();
@@ -124,10 +127,12 @@ pub async fn once<D: Disk, H: Host>(
     let mut deadline = pin!(driver.options.clock.sleep(limit));
     driver.start().await;
     let wanted = driver.client.node_config(timeout).await;
-    let mut absent = false;
+    let mut absent = None;
     match &wanted {
         Ok(wanted) => {
-            absent = wanted.is_none();
+            if wanted.is_none() {
+                absent = Some(if driver.client.lacks_node().await { Pass::NoNode } else { Pass::NoNodeConfig });
+            }
             driver.handle(Event::NodeConfigRead(wanted.clone().map(Box::new)));
         }
         Err(error) => tracing::warn!("{error}; continuing with the previous assignment"),
@@ -200,6 +205,20 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         );
         let outcome = self.runtime.start(kubelet, self.options.clock.now());
         self.carry_out(outcome);
+    }
+
+    /// Warns if there is no Node of this name. A node that boots may not have joined yet.
+    fn warn_without_node(&mut self) {
+        let client = self.client.clone();
+        self.under_way.push(Box::pin(async move {
+            if client.lacks_node().await {
+                tracing::warn!(
+                    "there is no Node {} yet: if the node has joined under another name, set --node-name",
+                    client.node_name()
+                );
+            }
+            EffectResult::Nothing
+        }));
     }
 
     fn handle(&mut self, event: Event) {
@@ -357,12 +376,12 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         self.under_way.is_empty() && settled && !(self.report_failed && api_reachable)
     }
 
-    fn pass(&self, absent: bool) -> Pass {
+    /// The result. `absent`: that of a node without NodeConfig.
+    fn pass(&self, absent: Option<Pass>) -> Pass {
         let message = self.runtime.ledger().agent_state.failure.as_ref().map(|failure| failure.message.clone());
         match self.runtime.state().error() {
             Some(error) => Pass::Failed { error, message },
-            None if absent => Pass::NoNodeConfig,
-            None => Pass::Settled,
+            None => absent.unwrap_or(Pass::Settled),
         }
     }
 

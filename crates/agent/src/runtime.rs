@@ -287,6 +287,11 @@ impl<D: Disk> AgentRuntime<D> {
                     tracing::warn!(%error, "cannot save the agent's state; continuing and retrying");
                 }
             }
+            if let Some(good) = &next.ledger.last_known_good
+                && next.ledger.good() != self.state.ledger.good()
+            {
+                tracing::info!("{good} is the last known good now");
+            }
             self.state = next;
             self.prune_pending |= step.prune;
             remaining.wake = step.wake;

@@ -221,6 +221,9 @@ pub mod error_text {
     pub const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
     /// Prefix of node agents for a kubelet that did not stay healthy with a configuration.
     pub const TRIAL_PREFIX: &str = "failed trial: ";
+    /// Text of node agents after an error whose rollback has not helped: the kubelet is not healthy on the last known good
+    /// either. A colon and the cause may follow.
+    pub const GOOD_FAILS_TOO: &str = "; the last known good fails, too";
     /// Prefix of node agents, after [`SYNC_PREFIX`], for a change that disrupts pods more than `spec.maxDisruption`
     /// allows. The node keeps its configuration. The field follows.
     pub const NEEDS_DRAIN_PREFIX: &str = "needs a drained node: ";

@@ -220,6 +220,12 @@ pub enum Progress {
         /// New target.
         to: Target,
     },
+    /// A Ready node has not acknowledged its assignment for an unusually long time: perhaps no agent runs there. Reported
+    /// for the first such node of a pool.
+    Unacknowledged {
+        /// Seconds since the assignment.
+        seconds: f64,
+    },
     /// A node is in transition, and its reason for waiting changed.
     Waiting {
         /// The reason.

@@ -200,15 +200,18 @@ fn result(status: &FleetStatus) -> Conclusion {
     let (label, text) = convergence(status);
     let files = status.compared.as_ref().and_then(|compared| compared.uncommitted);
     let suffix = files.map_or_else(String::new, |files| format!("; {}", uncommitted(files)));
-    let marked = match status.nodes.iter().filter(|node| node.drain_mark.is_some()).count() {
+    let counted = |number: usize, what: &str| match number {
         0 => String::new(),
-        number => format!("; {number} draining"),
+        number => format!("; {number} {what}"),
     };
+    let nodes = || status.nodes.iter();
+    let unproven = counted(nodes().filter(|node| node.unproven.is_some()).count(), "may run other values");
+    let marked = counted(nodes().filter(|node| node.drain_mark.is_some()).count(), "draining");
     if status.pools.is_empty() {
         return Conclusion::sentence(Grade::Neutral, "No nodes.");
     }
     let grade = status.states.keys().next().map_or(Grade::Good, |worst| worst.grade());
-    Conclusion { label: label.to_owned(), grade, text: format!("{text}{marked}{suffix}.").into() }
+    Conclusion { label: label.to_owned(), grade, text: format!("{text}{unproven}{marked}{suffix}.").into() }
 }
 
 fn convergence(status: &FleetStatus) -> (&'static str, String) {

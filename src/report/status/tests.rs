@@ -69,6 +69,16 @@ fn three_nodes() {
     insta::assert_snapshot!("status-3-at-200", shown(&status, 200, false));
 }
 
+/// The last line is true by itself: a node whose agent cannot tell may run other values.
+#[test]
+fn last_line_counts_unproven_nodes() {
+    let mut status = cluster(1, 3);
+    status.nodes[1].unproven = Some("no process named kubelet runs on the host".to_owned());
+    let text = shown(&status, 200, false);
+    let last = text.lines().last().unwrap();
+    assert_eq!(last, "Converged: 3 nodes, each runs the configuration in the repository; 1 may run other values.");
+}
+
 #[test]
 fn all_formats_show_pauses() {
     let status = cluster(1, 3);

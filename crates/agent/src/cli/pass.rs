@@ -32,6 +32,8 @@ pub enum PassResult {
     Settled,
     /// The node has no NodeConfig and keeps its configuration.
     NoNodeConfig,
+    /// There is no Node of this name.
+    NoNode,
     /// The node does not run the assignment.
     Failed,
     /// The time limit ended; the next run continues.

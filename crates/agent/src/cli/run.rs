@@ -213,6 +213,11 @@ fn write_pass(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -
         Pass::NoNodeConfig => {
             (Exit::Done, PassResult::NoNodeConfig, "has no NodeConfig and keeps its configuration".to_owned())
         }
+        Pass::NoNode => (
+            Exit::NotConverged,
+            PassResult::NoNode,
+            "does not exist: wait until the node has joined, or set --node-name to the name of its Node".to_owned(),
+        ),
         Pass::Failed { error, message } => {
             let message = message.as_ref().map_or_else(String::new, |message| format!("\n  {message}"));
             (

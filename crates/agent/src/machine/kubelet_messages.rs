@@ -10,7 +10,7 @@ use crate::ledger::{AssignmentFailure, FailureKind};
 use kubelet_config::risk::StateFile;
 use kubelet_config::startup_error::StartupError;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::error_text::{RESTART, TRIAL_PREFIX};
+use nodecfg_contract::error_text::{GOOD_FAILS_TOO, RESTART, TRIAL_PREFIX};
 
 /// Condition reason for disk errors.
 pub(super) const STORAGE_FAILED: &str = "StorageFailed";
@@ -156,7 +156,7 @@ pub(super) fn not_started(last_error: &StartupError) -> String {
 /// Text after the error of an assignment whose last known good is not healthy either.
 pub(super) fn good_fails_too(state_file: Option<StateFile>) -> String {
     let cause = state_file.map(|file| format!(": the cause is the state file {file}"));
-    format!("; the last known good fails, too{}", cause.unwrap_or_default())
+    GOOD_FAILS_TOO.to_owned() + &cause.unwrap_or_default()
 }
 
 /// Error text and reason of a trial in which the kubelet repeatedly stopped answering.

@@ -22,6 +22,11 @@ scenarios! {
 async fn once_completes_assignment(env: TestEnv) {
     let once = || env.start_agent_with(&format!("--once --trial-period 1s {}", env.restart_args()));
     once().end().await.exits(0).prints("node n1 has no NodeConfig and keeps its configuration");
+    let (config, restart_args) = (env.host.config().display().to_string(), env.restart_args());
+    let other =
+        format!("--node-name n2 --kubeconfig kubeconfig --store-dir other --kubelet-config {config} {restart_args}");
+    env.start_program(&format!("--once {other}")).end().await.exits(5).prints("node n2 does not exist: wait until");
+    env.start_program(&other).until_stderr_contains("there is no Node n2 yet").await;
     env.create_immutable_config_map("a", &env.host.configuration(50));
     env.assign(Some("a")).await;
     once().end().await.exits(0).prints("node n1 runs the assigned configuration");
@@ -154,6 +159,7 @@ async fn writes_json_logs(env: TestEnv) {
     let logged =
         |text: &str| lines.iter().any(|line| line["message"].as_str().is_some_and(|message| message.contains(text)));
     assert!(logged("the agent starts") && logged("restarting the kubelet") && logged("the agent ends"), "{lines:?}");
+    assert!(logged("is the last known good now"), "{lines:?}");
     assert!(run.out.is_empty());
 }
 

@@ -310,6 +310,14 @@ impl Pool {
         self.report_node(id, Progress::Waiting { waiting });
     }
 
+    /// Reports a node that has not acknowledged its assignment for this time, unless the pool has reported one.
+    fn report_silence(&mut self, id: Id, waited: Duration) {
+        if !self.has_reported_silence && self.nodes[id].is_silent() {
+            self.has_reported_silence = true;
+            self.report_node(id, Progress::Unacknowledged { seconds: waited.as_secs_f64() });
+        }
+    }
+
     /// Detects regressions of a converged node: a later kubelet error, a failed trial, or a node of a soak that is no longer
     /// Ready or no longer runs the target.
     fn evaluate_converged(&mut self, id: Id, seen: &Seen) {
@@ -421,7 +429,10 @@ impl Pool {
             let node = &self.nodes[id];
             let due: [Option<Instant>; 2] = match &node.stage {
                 Stage::Draining(draining) => [Some(draining.since.after(limits.drain)), draining.wakes(now)],
-                Stage::Converging { since } => [Some(since.after(limits.node)), None],
+                Stage::Converging { since } => {
+                    let is_watched = !self.has_reported_silence && node.is_silent();
+                    [Some(since.after(limits.node)), is_watched.then(|| since.after(limits.acknowledgement))]
+                }
                 Stage::Settling(settling) if !settling.is_well => [Some(settling.changed.after(limits.node)), None],
                 Stage::Settling(settling) => [self.proves_at(id, *settling), None],
                 _ => [node.trial.map(|run| run.limit), node.permit.asked_again_at()],
@@ -444,6 +455,7 @@ impl Pool {
                 match waited >= self.policy.limits.node {
                     true if node.goes_back() => self.rollback_failed(id, failure),
                     true => self.fail(id, failure, waited),
+                    false if waited >= self.policy.limits.acknowledgement => self.report_silence(id, waited),
                     false => {}
                 }
             }

@@ -55,12 +55,18 @@ pub(crate) struct Pool {
     gate: StartGate<Instant>,
     starts: Starts,
     failures: Failures,
+    /// Whether a node was reported that does not acknowledge its assignment.
+    has_reported_silence: bool,
     /// Why no further node starts.
     closed: Closed,
     rollbacks: Rollbacks,
     trials: Trials,
     pointer: PointerRun,
 }
+
+/// Time in which a Ready node acknowledges its assignment: an agent does within a second, a kubelet with its next status
+/// (10 s).
+const ACKNOWLEDGEMENT: Duration = Duration::from_secs(30);
 
 /// What does not change during a rollout.
 #[derive(Debug)]
@@ -88,6 +94,8 @@ struct Limits {
     drain: Duration,
     /// Time that a drained node must stay Ready before its release, and that pods have to become Ready again.
     settle: Duration,
+    /// From the assignment of a node to the report that it does not acknowledge it.
+    acknowledgement: Duration,
     /// Soak of the canaries.
     soak: Duration,
     /// Soak between two domains.
@@ -142,6 +150,7 @@ impl Pool {
                 node: mode.time_limit(&rules),
                 drain: real(rules.drain.timeout),
                 settle: real(rules.drain.settle),
+                acknowledgement: real(ACKNOWLEDGEMENT),
                 soak,
                 domain_soak: rules.order.as_ref().map_or(Duration::ZERO, |order| real(order.soak)),
                 step_soak: real(rules.steps.soak),
@@ -163,6 +172,7 @@ impl Pool {
             is_on: false,
             gate,
             failures: Failures::default(),
+            has_reported_silence: false,
             closed: Closed::default(),
             rollbacks: Rollbacks::default(),
             pointer: PointerRun::new(plan.pointer.as_ref()),

@@ -319,6 +319,11 @@ impl Node {
         }
     }
 
+    /// Reports whether the node was Ready before, and has not acknowledged its assignment.
+    pub(super) fn is_silent(&self) -> bool {
+        self.proof.was_ready && self.waiting == Waiting::NotAcknowledged && !self.goes_back()
+    }
+
     /// Reports whether the node was not Ready before and timed out without acknowledging its assignment. Such a failure
     /// proves nothing about the configuration.
     pub(super) fn was_down(&self) -> bool {

@@ -142,13 +142,32 @@ fn times_out_silent_node_with_reason() {
     let mut scenario = rollout([node("n1", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    scenario.wait(299);
+    let silent = Progress::Unacknowledged { seconds: 30.0 };
+    scenario.wait(29);
+    assert!(!scenario.reported(&silent));
+    scenario.wait(1);
+    assert!(scenario.reported(&silent));
+    scenario.wait(269);
     assert_eq!(scenario.end("n1"), End::InFlight);
     scenario.wait(1);
     assert_eq!(
         scenario.end("n1"),
         End::Failed { failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged }, rolled_back: false }
     );
+}
+
+#[test]
+fn reports_the_first_silent_node_of_a_pool() {
+    let mut scenario = rollout(three(), policy(3), ASSIGN);
+    scenario.send(Input::Start);
+    for name in ["n1", "n2", "n3"] {
+        scenario.assigned(name);
+    }
+    scenario.converge("n1");
+    scenario.wait(100);
+    let silent: Vec<_> =
+        scenario.events.iter().filter(|event| matches!(event.progress, Progress::Unacknowledged { .. })).collect();
+    assert_eq!(silent.iter().map(|event| event.node.as_ref().unwrap().as_str()).collect::<Vec<_>>(), ["n2"]);
 }
 
 #[test]
