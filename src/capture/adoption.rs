@@ -27,6 +27,8 @@ pub struct Draft {
     pub pools: Vec<StarterPool>,
     /// Remarks for the user.
     pub remarks: Vec<String>,
+    /// Whether nodecfg is installed on the cluster, as far as known.
+    pub is_installed: bool,
 }
 
 /// Configuration of one node, for comparison.
@@ -233,6 +235,7 @@ mod tests {
                 captured: None,
             }],
             remarks: Vec::new(),
+            is_installed: true,
         };
         let repository = adopt(&mut draft, &observed, &NamespaceName::new("kube-system").unwrap()).unwrap();
         assert_eq!(draft.pools[0].runs, CurrentConfig::Local);

@@ -56,7 +56,7 @@ impl StarterArgs {
         let repository = with_schemas(empty_repository(&fleet), NEWEST_RELEASED);
         let remark = "No kubeconfig was found. This is an example, not the configuration of your nodes.".to_owned();
         let remarks = if self.no_cluster { Vec::new() } else { vec![remark] };
-        Ok((Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks }, repository))
+        Ok((Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks, is_installed: true }, repository))
     }
 
     /// The cluster to read, or `None` for an example.
@@ -77,14 +77,14 @@ impl StarterArgs {
 
     async fn draft_from_cluster(&self, reader: ClusterReader) -> Result<(Draft, RepositoryFiles), CommandError> {
         let mut remarks = Vec::new();
-        let reader = match self.bound.binding.bind(reader.clone()).await {
+        let (reader, is_installed) = match self.bound.binding.bind(reader.clone()).await {
             Err(CommandError::Cluster(ClusterError::DefinitionMissing { .. })) => {
                 remarks.push(
                     "nodecfg is not installed on this cluster: run `nodecfg install` before `nodecfg diff`.".to_owned(),
                 );
-                reader
+                (reader, false)
             }
-            other => other?,
+            other => (other?, true),
         };
         let place = self.bound.cluster.namespace_or(None, reader.binding())?;
         let observed = observe(&reader, place.as_str(), contents_of_nodes).await?;
@@ -117,7 +117,7 @@ impl StarterArgs {
         for group in groups {
             pools.push(self.pool(group, &observed, &reader, &mut remarks).await);
         }
-        let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks };
+        let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks, is_installed };
         let repository = adopt(&mut draft, &observed, &place)?;
         // Fields of the oldest kubelet exist on all nodes, unless a later version removed them.
         let minors = observed.nodes.values().filter_map(|node| Some(Minor(node.kubelet_version?.minor)));

@@ -79,16 +79,16 @@ impl Args {
         };
         if format.is_for_people() {
             for remark in &document.remarks {
-                findings::message(&mut terminal.err, remark, "")?;
+                findings::warning_message(&mut terminal.err, remark, "")?;
             }
         }
-        let report = document.report(&self.next());
+        let report = document.report(&self.next(draft.is_installed));
         Shown::of(document, report, terminal).write(&mut terminal.out, format)?;
         Ok(())
     }
 
-    /// The commands to run next.
-    fn next(&self) -> Vec<String> {
+    /// The commands to run next. `is_installed`: whether the cluster has what `diff` needs.
+    fn next(&self, is_installed: bool) -> Vec<String> {
         let mut next = Vec::new();
         if self.folder != Path::new(".") {
             next.push(format!("cd {}", self.folder.display()));
@@ -98,6 +98,9 @@ impl Args {
         let in_git = absolute.ancestors().any(|folder| folder.join(".git").exists());
         next.push(if in_git { commit.to_owned() } else { format!("git init && {commit}") });
         next.push("nodecfg validate".to_owned());
+        if !is_installed {
+            next.push("nodecfg install".to_owned());
+        }
         if !self.starter.no_cluster {
             next.push("nodecfg diff".to_owned());
         }

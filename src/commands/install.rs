@@ -149,6 +149,12 @@ impl Args {
         if joins && self.agent == Kind::None {
             return Err(CommandError::usage("--join-fleet requires --agent", "add --agent daemonset or systemd"));
         }
+        if self.nodes.image.is_some() && self.agent != Kind::Daemonset {
+            return Err(CommandError::usage(
+                "--image is of agents that run as pods",
+                "add --agent daemonset, or omit --image",
+            ));
+        }
         let agent = match (self.agent, &self.nodes.image) {
             (Kind::Daemonset, Some(image)) => Some(Agent::DaemonSet(DaemonSet {
                 namespace: self.nodes.agent_namespace.clone(),

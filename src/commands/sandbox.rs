@@ -207,6 +207,9 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Example of `sync`, with its line break.
+pub(super) const SANDBOX_EXAMPLE: &str = "  nodecfg sync examples/repo-layout --sandbox  run without a cluster\n";
+
 /// What nodes that match a repository start with.
 pub(super) const START_CONFIGURATION: &str = "nodes start with kubeadm's defaults, except fields that need a drain";
 
@@ -220,7 +223,7 @@ fn matching_nodes(
     let profile = requested.or_else(|| sandbox_nodes::profile_for(desired)).unwrap_or(DEFAULT_PROFILE);
     let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, profile);
     for note in notes {
-        findings::message(&mut terminal.err, &note.message, note.help.as_deref().unwrap_or_default())?;
+        findings::warning_message(&mut terminal.err, &note.message, note.help.as_deref().unwrap_or_default())?;
     }
     Ok((profile, specs))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::sandbox::{Embedded, START_CONFIGURATION, SandboxArgs};
+use super::sandbox::{Embedded, SANDBOX_EXAMPLE, START_CONFIGURATION, SandboxArgs};
 use super::{CommandResult, Terminal};
 use crate::arguments::cluster::{BoundClusterArgs, label_keys};
 use crate::arguments::dry_run::DryRunArgs;
@@ -31,7 +31,7 @@ use nodecfg_plan::Options;
 /// its pool allows (rollout.allowDisruption). Stops when nodes fail. Ctrl-C lets nodes in transition finish; run sync
 /// again to continue.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = examples())]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
@@ -66,13 +66,15 @@ pub(super) struct Args {
     sandbox: SandboxArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  nodecfg sync examples/repo-layout --sandbox  run without a cluster
-  nodecfg sync --dry-run                       show the plan
+fn examples() -> String {
+    format!(
+        "Examples:
+{SANDBOX_EXAMPLE}  nodecfg sync --dry-run                       show the plan
   nodecfg sync --ignore-windows --reason TEXT  start nodes outside of the windows of their pools
   nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
-  nodecfg sync -o json                         print one JSON object per line, for a pipeline";
+  nodecfg sync -o json                         print one JSON object per line, for a pipeline"
+    )
+}
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if !args.dry_run.is_requested() {

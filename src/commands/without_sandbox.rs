@@ -23,6 +23,9 @@ fn missing() -> CommandError {
     }
 }
 
+/// This build has no such example.
+pub(super) const SANDBOX_EXAMPLE: &str = "";
+
 /// What nodes that match a repository start with.
 pub(super) const START_CONFIGURATION: &str = "";
 

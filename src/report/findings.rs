@@ -323,7 +323,19 @@ fn summary_line(findings: &[Finding], pools: usize) -> String {
 /// # Errors
 /// When `out` cannot be written.
 pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
-    writeln!(out, "{} {}", bad("error:"), printable::lines(text))?;
+    labeled(out, &bad("error:"), text, help)
+}
+
+/// Writes a warning that refers to no file, like [`message`].
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn warning_message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
+    labeled(out, &warning("warning:"), text, help)
+}
+
+fn labeled(out: &mut dyn Write, label: &str, text: &str, help: &str) -> io::Result<()> {
+    writeln!(out, "{label} {}", printable::lines(text))?;
     if help.is_empty() { Ok(()) } else { writeln!(out, "{} {}", warning(" help:"), printable::one_line(help)) }
 }
 

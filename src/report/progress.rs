@@ -149,8 +149,8 @@ pub(super) fn event_text(now: Timestamp, event: &Event) -> String {
         Progress::Drained { seconds, .. } => format!("drained in {}", duration(*seconds)),
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Unacknowledged { seconds } => {
-            let look = "look whether its agent runs (nodecfg-agent status, on the node), or its kubelet";
-            format!("{} its assignment for {}: {look}", warning("has not acknowledged"), duration(*seconds))
+            let check = "check that its agent runs (`nodecfg-agent status` on the node), or without agents its kubelet";
+            format!("{} its assignment for {}: {check}", warning("has not acknowledged"), duration(*seconds))
         }
         Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),

@@ -11,7 +11,7 @@ use crate::terminal::streams::Terminal;
 use nodecfg_cluster::ClusterReader;
 use nodecfg_cluster::writing::apply::{Applier, Target};
 use nodecfg_cluster::writing::diagnostics::InstalledObject;
-use nodecfg_contract::installation::{FORMER_CONFIG_MAPS_POLICY, command_for_writers, config_maps_policy};
+use nodecfg_contract::installation::{FORMER_CONFIG_MAPS_POLICY, config_maps_policy, options_for_writers};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_contract::printable::one_line;
@@ -65,7 +65,7 @@ pub(crate) async fn apply(
         }
     }
     if !has_policies {
-        findings::message(
+        findings::warning_message(
             &mut terminal.err,
             "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \
              policies were skipped: each agent may write the status of every NodeConfig, and other writers may replace \
@@ -157,10 +157,7 @@ pub(crate) async fn print_writers(
 ) -> Result<(), CommandError> {
     let Installation { namespace, config_map_writers: named, .. } = installation;
     let now = nodecfg_install::config_map_writers(namespace.as_str(), named);
-    let with = |others: &[String]| {
-        let users = named.iter().chain(others).map(String::as_str);
-        command_for_writers(users, namespace.as_str())
-    };
+    let with = |others: &[String]| options_for_writers(others.iter().map(String::as_str));
     if format == Format::Text {
         let width = terminal.err_line;
         let line = format!("Users who may write ConfigMaps of nodecfg: {}", now.join(", "));
@@ -168,15 +165,16 @@ pub(crate) async fn print_writers(
         // The installation is complete without the name.
         let user = reader.whoami().await.unwrap_or_default().filter(|user| !now.contains(user));
         if let Some(user) = user {
-            let command = with(std::slice::from_ref(&user));
-            let line = one_line(&format!("To run nodecfg sync as {user}, add this user: `{command}`"));
+            let options = with(std::slice::from_ref(&user));
+            let line = one_line(&format!("To run nodecfg sync as {user}, repeat this command with `{options}`"));
             writeln!(terminal.info(), "{}", layout::hanging(&line, 2, width))?;
         }
     }
     let dropped: Vec<String> = before.iter().filter(|user| !now.contains(user)).cloned().collect();
     if !dropped.is_empty() {
         tracing::warn!(
-            "no longer among the users who may write ConfigMaps of nodecfg: {}. `{}` adds them again",
+            "no longer among the users who may write ConfigMaps of nodecfg: {}. Repeat this command with `{}` to add them \
+             again",
             dropped.join(", "),
             with(&dropped)
         );

@@ -202,10 +202,10 @@ async fn sync_and_doctor_name_the_fix_of_the_policy_for_config_maps(start: Clust
     );
     let on = Matcher { dry_run: None, ..Matcher::on("create", "configmaps") };
     let denial = cluster.sandbox().inject(Fault::always(on, FaultKind::Denied(message)));
-    let fix = match cluster.namespace() {
-        "nodecfg-system" => "`nodecfg install --config-map-writer kubernetes-admin`".to_owned(),
-        other => format!("`nodecfg install --config-map-writer kubernetes-admin --namespace {other}`"),
-    };
+    let fix = format!(
+        "`nodecfg install` of the namespace {} with all its options and `--config-map-writer kubernetes-admin`",
+        cluster.namespace()
+    );
     let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(4);
     finds(&run, "admission", "problem", "does not list kubernetes-admin among the users who may write ConfigMaps");
     alone(&cluster, &[]).await.exits(4).prints(&fix);

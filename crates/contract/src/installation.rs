@@ -30,14 +30,11 @@ pub fn config_maps_policy(namespace: &str) -> String {
 /// Text before the refused user in the message of [`config_maps_policy`].
 pub const NOT_A_WRITER: &str = "write ConfigMaps of nodecfg, not ";
 
-/// Command that lets these users write the ConfigMaps of a namespace. It withdraws the permission of all other users.
+/// Options of `nodecfg install` that let these users write the ConfigMaps of nodecfg. Each run of it withdraws what its
+/// options do not name, so they extend the options of the present installation.
 #[must_use]
-pub fn command_for_writers<'a>(users: impl IntoIterator<Item = &'a str>, namespace: &'a str) -> String {
-    let mut words = vec!["nodecfg", "install"];
-    words.extend(users.into_iter().flat_map(|user| ["--config-map-writer", user]));
-    if namespace != NAMESPACE {
-        words.extend(["--namespace", namespace]);
-    }
+pub fn options_for_writers<'a>(users: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = users.into_iter().flat_map(|user| ["--config-map-writer", user]).collect();
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
@@ -91,12 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_for_writers_is_one_that_a_shell_reads() {
-        assert_eq!(command_for_writers(["ada"], NAMESPACE), "nodecfg install --config-map-writer ada");
+    fn options_for_writers_are_those_that_a_shell_reads() {
+        assert_eq!(options_for_writers(["ada"]), "--config-map-writer ada");
         let odd = "o'hara the admin";
-        let command = command_for_writers(["system:serviceaccount:ci:runner", odd], "fleet");
-        let words = shlex::split(&command).expect("words");
-        let users = ["--config-map-writer", "system:serviceaccount:ci:runner", "--config-map-writer", odd];
-        assert_eq!(words, [&["nodecfg", "install"], &users[..], &["--namespace", "fleet"]].concat());
+        let options = options_for_writers(["system:serviceaccount:ci:runner", odd]);
+        let words = shlex::split(&options).expect("words");
+        assert_eq!(words, ["--config-map-writer", "system:serviceaccount:ci:runner", "--config-map-writer", odd]);
     }
 }

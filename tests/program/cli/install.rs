@@ -77,6 +77,7 @@ fn rejects_invalid_arguments() {
         "install --dry-run --force-conflicts",
         "install --print agent-unit --dry-run",
         "install --print boot-unit --config-map-writer ci",
+        "install --agent systemd --image x --dry-run",
         "install --dry-run -o markdown",
         "install --dry-run --kubelet-config var/lib/kubelet/config.yaml",
         "install --dry-run --kubelet-config-dir /etc/../kubelet",

@@ -6,6 +6,7 @@ use anstream::eprint;
 use anstyle::{AnsiColor, Style};
 use nodecfg_cluster::ClusterError;
 use nodecfg_cluster::connection::connect::ConnectError;
+use nodecfg_cluster::connection::error::ANONYMOUS;
 use nodecfg_contract::json_document::{Document, Kind};
 use serde::Serialize;
 
@@ -98,7 +99,16 @@ impl From<ConnectError> for AgentError {
 
 impl From<ClusterError> for AgentError {
     fn from(error: ClusterError) -> Self {
-        Self { exit: Exit::Cluster, code: error.code(), message: error.to_string(), help: error.help() }
+        // A request without credentials has another fix.
+        let help = match &error {
+            ClusterError::Forbidden { user, .. } if user.as_deref() != Some(ANONYMOUS) => {
+                "as an administrator, install the rights of the agents: `nodecfg install --agent systemd`, or `nodecfg install \
+                 --agent daemonset --image IMAGE`"
+                    .to_owned()
+            }
+            _ => error.help(),
+        };
+        Self { exit: Exit::Cluster, code: error.code(), message: error.to_string(), help }
     }
 }
 
@@ -111,5 +121,22 @@ impl From<std::io::Error> for AgentError {
 impl From<serde_json::Error> for AgentError {
     fn from(error: serde_json::Error) -> Self {
         std::io::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
+
+    /// An administrator of agents installs their rights, and binds no user by hand.
+    #[test]
+    fn forbidden_request_names_the_installation_of_agents() {
+        let help = |user: &str| {
+            let operation = Box::new(Operation::on(Verb::Get, Resource::Nodes, None, "n1"));
+            AgentError::from(ClusterError::Forbidden { operation, user: Some(user.to_owned()) }).help
+        };
+        assert!(help("system:node:n1").contains("nodecfg install --agent"));
+        assert!(help(ANONYMOUS).contains("kubeconfig"));
     }
 }

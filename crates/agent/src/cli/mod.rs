@@ -44,7 +44,7 @@ use failure::{AgentError, Exit};
 /// restarts it with the current credentials. Waits for an API server that does not answer.
 #[derive(Debug, clap::Parser)]
 #[command(name = "nodecfg-agent", version, args_conflicts_with_subcommands = true, after_help = run::EXAMPLES)]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
+#[command(max_term_width = 100)]
 struct Cli {
     /// Output format: text, json or yaml.
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]

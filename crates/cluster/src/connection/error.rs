@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::operation::{Operation, Resource};
-use nodecfg_contract::installation::command_for_writers;
+use nodecfg_contract::installation::options_for_writers;
 
 /// User of a request without credentials (k8s.io/apiserver `pkg/authentication/user`).
-const ANONYMOUS: &str = "system:anonymous";
+pub const ANONYMOUS: &str = "system:anonymous";
 
 /// Reason for a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -360,8 +360,9 @@ impl ClusterError {
             }
             Self::Forbidden { operation, .. } => operation.right().grant(),
             Self::NotAWriter { operation, user, .. } => format!(
-                "run `{}` as an administrator, with each other user that needs it",
-                command_for_writers([user.as_str()], operation.namespace.as_deref().unwrap_or_default())
+                "as an administrator, repeat the `nodecfg install` of the namespace {} with all its options and `{}`",
+                operation.namespace.as_deref().unwrap_or_default(),
+                options_for_writers([user.as_str()])
             ),
             Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_contract::installation::NAMESPACE => {
                 "create it with `nodecfg install`, or pass another --namespace".to_owned()

@@ -36,8 +36,8 @@ async fn refusal_by_the_own_policy_names_user_and_command() {
     );
     assert_eq!(
         error.help(),
-        "run `nodecfg install --config-map-writer 'oidc:ada lovelace' --namespace fleet` as an administrator, with each \
-         other user that needs it"
+        "as an administrator, repeat the `nodecfg install` of the namespace fleet with all its options and \
+         `--config-map-writer 'oidc:ada lovelace'`"
     );
     let error = reader.try_config_map("fleet", None).await.expect_err("refused");
     assert!(
