@@ -11,7 +11,7 @@ use crate::disk::memory::Fault;
 const RUN_SECONDS: u64 = 600;
 
 fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
-    use Action::{Assign, Reset, Rewrite, Write};
+    use Action::{Assign, CannotRestart, Reset, Rewrite, Write};
     use Behaviour::{Dies, Good, NoRestart, Refuses, Silent};
     vec![
         ("good", vec![(0, Write("a", Good)), (1, Assign("a"))]),
@@ -34,6 +34,16 @@ fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
                 (200, Assign("b")),
                 // While the kubelet still answers.
                 (203, Rewrite(2)),
+            ],
+        ),
+        (
+            "no restart for a while",
+            vec![
+                (0, Write("a", Good)),
+                (0, Write("b", Dies)),
+                (1, Assign("a")),
+                (199, CannotRestart(3)),
+                (200, Assign("b")),
             ],
         ),
         ("missing", vec![(0, Write("a", Good)), (1, Assign("a")), (200, Assign("none"))]),

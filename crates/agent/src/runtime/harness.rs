@@ -122,6 +122,8 @@ pub(super) enum Action {
     Write(&'static str, Behaviour),
     /// Writes this version of the node's own configuration and restarts the kubelet, as `kubeadm upgrade` does.
     Rewrite(u64),
+    /// Makes the command of the next restarts, this number of them, impossible to start.
+    CannotRestart(u32),
 }
 
 /// State at the end of a scenario.
@@ -169,7 +171,7 @@ pub(super) struct RuntimeHarness {
     /// What each activation does to the kubelet's state files, in order.
     pub(super) state_files: Vec<String>,
     /// Number of restarts, from now on, whose command cannot be started.
-    pub(super) unreachable_restarts: u32,
+    unreachable_restarts: u32,
 }
 
 impl RuntimeHarness {
@@ -312,6 +314,10 @@ impl RuntimeHarness {
                 self.owns.push(own(version));
                 self.disk.put(Path::new(CONFIG), own(version).as_bytes(), 0o644);
                 return self.start_kubelet();
+            }
+            Action::CannotRestart(times) => {
+                self.unreachable_restarts = times;
+                return;
             }
         };
         self.node_config.spec.placement = Some(self.way.placement());

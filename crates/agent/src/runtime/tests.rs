@@ -112,15 +112,15 @@ fn reboot_between_restarts_that_cannot_be_requested_starts_the_last_known_good()
                     (0, Action::Write("a", Behaviour::Good)),
                     (0, Action::Write("b", Behaviour::Silent)),
                     (1, if good == "a" { Action::Assign("a") } else { Action::Reset }),
+                    (59, Action::CannotRestart(100)),
                     (60, Action::Assign("b")),
+                    (66, Action::CannotRestart(0)),
                 ],
             );
-            sim.run(59);
+            sim.run(58);
             let before = sim.running().to_owned();
             assert_eq!(before.contains("a.1.Good"), good == "a", "{before}");
-            sim.unreachable_restarts = 100;
             sim.run(7);
-            assert!(sim.unreachable_restarts < 99, "the agent tries again");
             let (assigned, _, _, error) = reported_sources(&sim);
             assert_eq!(
                 (assigned.as_str(), error.as_str()),
@@ -131,7 +131,6 @@ fn reboot_between_restarts_that_cannot_be_requested_starts_the_last_known_good()
             sim.start_kubelet();
             assert_eq!(sim.running(), before, "{way:?} {good}");
             // The configuration is not at fault until its trial.
-            sim.unreachable_restarts = 0;
             sim.run(120);
             assert!(reported_sources(&sim).3.starts_with(TRIAL_PREFIX), "{:?}", reported_sources(&sim));
             assert_eq!(sim.running(), before, "{way:?} {good}");
