@@ -54,7 +54,10 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Comma
     if requested.contains('-') && !requested.contains('.') {
         let help = match code_explanation::nearest_code(requested) {
             Some(near) => format!("did you mean {near}?"),
-            None => "see docs/reference/findings.md for the codes of findings".to_owned(),
+            None => {
+                "see docs/reference/findings.md for the codes of findings, and docs/reference/glossary.md for states"
+                    .to_owned()
+            }
         };
         return Err(CommandError::usage(format!("unknown code {requested}: no finding, error or check has it"), help));
     }

@@ -294,6 +294,8 @@ impl Pool {
             // The event is older than the assignment.
             Convergence::Waiting(Waiting::NotAssigned) => {}
             Convergence::Waiting(waiting) => self.set_waiting(id, waiting),
+            // So is this one: the assignment allows more, perhaps without another source.
+            Convergence::Failed(ConvergenceFailure::NotPrepared { .. }) if node.allows_more_than(seen) => {}
             Convergence::Failed(failure) => self.fail(id, failure, waited),
         }
     }

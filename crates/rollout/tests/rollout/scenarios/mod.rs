@@ -5,14 +5,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::scenario::Scenario;
+use kubelet_config::risk::Class;
 use nodecfg_contract::config_map::FetchedConfigMap;
-use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_contract::{ConfigSource, ConfigStatus, Placement, error_text};
+use nodecfg_fleet::drain::DrainMode;
 use nodecfg_fleet::{Desired, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, Node, Observed, Readiness};
+use nodecfg_observed::{ConfigMapKey, Node, NodeConfigList, NodeContent, Observed, Readiness};
 use nodecfg_plan::belongs;
 use nodecfg_plan::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_plan::fixtures::{
-    desired, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered, source,
+    desired, fetched, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
 use nodecfg_rollout::instant::Now;
@@ -154,6 +156,48 @@ fn times_out_silent_node_with_reason() {
         scenario.end("n1"),
         End::Failed { failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged }, rolled_back: false }
     );
+}
+
+/// Source and content stay, so only the allowed disruption tells which events are older than the assignment.
+#[test]
+fn refusal_from_before_the_assignment_that_allows_more_is_no_failure() {
+    let placement = Some(Placement::Overlay);
+    let reported = NodeContent { active_placement: placement, reported: true, ..NodeContent::default() };
+    let refusing_below = |allowed: Option<Class>| {
+        let error = format!("{}{}maxPods", error_text::SYNC_PREFIX, error_text::NEEDS_DRAIN_PREFIX);
+        let content =
+            NodeContent { assigned: Some(rendered("a", 64).hash), max_disruption: allowed, placement, ..reported };
+        let refused = refusing(node("n1", "a"), &target(), &error);
+        Node { content: Some(content), status: ConfigStatus { assigned: None, ..refused.status.clone() }, ..refused }
+    };
+    let begin = || {
+        let mut cluster = observed([refusing_below(None)]);
+        cluster.versions.node_configs = Some(NodeConfigList::default());
+        let wanted = rendered("a", 64);
+        with_config_map(&mut cluster, "a", &wanted);
+        cluster.contents.extend([fetched(&target(), &wanted.canonical, true)]);
+        let mut allowing = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
+        // A person has drained the node.
+        allowing.drain.mode = DrainMode::Accept;
+        allowing.check_pods = false;
+        let mut scenario = rollout_over(cluster, allowing, ASSIGN);
+        assert_eq!(scenario.send(Input::Start), ["assign n1 drain"]);
+        scenario.send(Input::Assigned(node_name("n1")));
+        scenario.see(refusing_below(None));
+        assert_eq!(scenario.end("n1"), End::InFlight);
+        scenario
+    };
+    let mut scenario = begin();
+    let status = on(node("n1", "a"), &target()).status;
+    let content =
+        NodeContent { active: Some(rendered("a", 64).hash), ..refusing_below(Some(Class::Drain)).content.unwrap() };
+    scenario.see(Node { status, content: Some(content), ..refusing_below(Some(Class::Drain)) });
+    assert_eq!(scenario.end("n1"), End::Converged, "{:?}", scenario.waits());
+    // The agent refuses this assignment, too.
+    let mut scenario = begin();
+    scenario.see(refusing_below(Some(Class::Drain)));
+    let failure = ConvergenceFailure::NotPrepared { error: "needs a drained node: maxPods".to_owned() };
+    assert_eq!(scenario.end("n1"), End::Failed { failure, rolled_back: false });
 }
 
 #[test]
