@@ -99,7 +99,7 @@ impl Args {
         next.push(if in_git { commit.to_owned() } else { format!("git init && {commit}") });
         next.push("nodecfg validate".to_owned());
         if !is_installed {
-            next.push("nodecfg install".to_owned());
+            next.push("nodecfg install --agent daemonset --image IMAGE".to_owned());
         }
         if !self.starter.no_cluster {
             next.push("nodecfg diff".to_owned());

@@ -66,14 +66,15 @@ pub(super) struct Args {
     sandbox: SandboxArgs,
 }
 
-fn examples() -> String {
-    format!(
-        "Examples:
-{SANDBOX_EXAMPLE}  nodecfg sync --dry-run                       show the plan
+const EXAMPLES: &str = "\
+Examples:
+  nodecfg sync --dry-run                       show the plan
   nodecfg sync --ignore-windows --reason TEXT  start nodes outside of the windows of their pools
   nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
-  nodecfg sync -o json                         print one JSON object per line, for a pipeline"
-    )
+  nodecfg sync -o json                         print one JSON object per line, for a pipeline";
+
+fn examples() -> String {
+    EXAMPLES.replacen("Examples:\n", &format!("Examples:\n{SANDBOX_EXAMPLE}"), 1)
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {

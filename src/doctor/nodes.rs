@@ -127,7 +127,7 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
         }
         // Before the first sync, there is nothing to report on.
         0 if facts.has_agents() => {
-            Check::note("agent-silent", "no agent has reported yet, so it is unknown whether agents run").fix(
+            Check::warning("agent-silent", "no agent has reported yet, so it is unknown whether agents run").fix(
                 "check them before the first sync: `kubectl -n nodecfg-agent get pods -o wide`, or on a node `systemctl status \
                  nodecfg-agent`",
             )

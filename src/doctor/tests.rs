@@ -315,7 +315,7 @@ fn agent_is_silent_after_three_hours() {
         }
         facts.signs.values_mut().for_each(|signs| signs.agent = None);
     });
-    assert_check("agent-silent", CheckResult::Note, "no agent has reported yet", &none);
+    assert_check("agent-silent", CheckResult::Warning, "no agent has reported yet", &none);
     let other = changed(true, |facts| {
         facts.signs.get_mut(&node_name("n1")).unwrap().agent.as_mut().unwrap().version = "0.0.9".to_owned();
         facts.signs.get_mut(&node_name("n2")).unwrap().agent = None;

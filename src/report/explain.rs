@@ -197,10 +197,12 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             ],
         ),
         error_text::VALIDATE => (
-            "the kubelet read the configuration, refused a value in it, and runs its last known good one",
+            "the kubelet of this node refuses a value of the configuration, or would refuse it on this host, and runs its \
+             last known good one",
             &[
                 "a value out of range, or two values that contradict each other",
                 "a feature gate that this kubelet version does not know, or has locked to another value",
+                "with agents: the host lacks what a field needs, such as a file, so that the kubelet was not restarted",
             ],
         ),
         error_text::ALL_NIL => {
@@ -229,10 +231,11 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             ],
         ),
         error if error.starts_with(error_text::RESTART) => (
-            "the node agent could not restart the kubelet; it restored the previous configuration",
+            "the node agent could not restart the kubelet, and put the last known good configuration back",
             &[
+                "the agent's restart command cannot be started or is not the one for this host: the kubelet still runs what \
+                 it ran, and the agent tries again",
                 "the kubelet of this host refuses a setting that every version should accept: see its log",
-                "the agent's restart command is not the one for this host",
             ],
         ),
         error if error.starts_with(error_text::TRIAL_PREFIX) && startup_error::field_in(error).is_some() => (
@@ -260,6 +263,14 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             format!("{file} on {node}: drain the node, stop the kubelet, delete the file, and start the kubelet")
         }
         (None, Some(field)) => format!("{field} in the configuration of the pool; {}", kubelet_log(node)),
+        (None, None) if [error_text::VALIDATE, error_text::LOAD].contains(&error) => {
+            format!("with agents, condition Active of the NodeConfig {node}; without, {}", kubelet_log(node))
+        }
+        (None, None) if error.starts_with(error_text::RESTART) => {
+            format!(
+                "condition Active of the NodeConfig {node}, and the agent's log there: `journalctl -u nodecfg-agent`"
+            )
+        }
         (None, None) => kubelet_log(node),
     };
     Explanation { meaning, causes, look_at }

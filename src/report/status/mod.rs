@@ -65,9 +65,7 @@ pub fn explanation(node: &NodeStatus) -> Option<Explanation> {
     let error = || node.error.clone().unwrap_or_default();
     match node.state {
         State::Failed => Some(match &node.verdict {
-            Convergence::Failed(failure @ ConvergenceFailure::Overridden { .. }) => {
-                explain::failure(&node.node, failure)
-            }
+            Convergence::Failed(failure) => explain::failure(&node.node, failure),
             _ => explain::failure(&node.node, &ConvergenceFailure::Refused { error: error() }),
         }),
         State::CannotFetch => Some(explain::failure(

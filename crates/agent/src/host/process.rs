@@ -103,7 +103,7 @@ pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> 
     // The kubelet's own children have its name until they start their program, and the agent asks a kubelet for its version.
     let is_child =
         |process: &Path| parent_of(process).is_some_and(|parent| parent == agent || pids.contains(&parent.as_str()));
-    let found: Vec<&PathBuf> = found.iter().filter(|process| !is_child(process)).collect();
+    let found: Vec<&PathBuf> = found.iter().filter(|process| !is_child(process) && !has_ended(process)).collect();
     match &found[..] {
         [] => Err(ProcessProblem::NotRunning),
         [process] => Ok((*process).clone()),
@@ -115,6 +115,11 @@ pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> 
 fn field(process: &Path, number: usize) -> Option<String> {
     let stat = std::fs::read_to_string(process.join("stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(number.checked_sub(3)?).map(str::to_owned)
+}
+
+/// Reports whether a process has ended, and its parent has not read its exit status.
+fn has_ended(process: &Path) -> bool {
+    field(process, 3).is_some_and(|state| matches!(state.as_str(), "Z" | "X"))
 }
 
 /// Process id of the parent.
@@ -198,6 +203,8 @@ mod tests {
             fs::write(folder.path().join("1/stat"), format!("1 (kubelet) S {parent} 1 1 0")).expect("written");
             assert!(find(folder.path()).is_ok(), "{parent}");
         }
+        fs::write(folder.path().join("1/stat"), "1 (kubelet) Z 999 1 1 0").expect("written");
+        assert!(find(folder.path()).is_ok(), "one that has ended runs nothing");
     }
 
     #[test]

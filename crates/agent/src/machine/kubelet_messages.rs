@@ -49,6 +49,12 @@ pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
     Announcement { reason: "KubeletConfigChanged", message, warning: false }
 }
 
+/// Event about an assignment that the kubelet would refuse.
+pub(super) fn refused(source: &ConfigSource, why: &AssignmentFailure) -> Announcement {
+    let message = format!("The agent does not use {}: {}", named(Some(source)), why.message);
+    Announcement { reason: "KubeletConfigRefused", message, warning: true }
+}
+
 /// Event before a rollback.
 pub(super) fn rolled_back(
     from: Option<&ConfigSource>,

@@ -167,7 +167,9 @@ fn never_activates_refused_configuration() {
     sim.run_for(10.0);
     assert_eq!((sim.reported(), sim.error().as_str()), (["bad", "good", "good"].map(str::to_owned), VALIDATE));
     assert_eq!(names(&sim.activations), ["good"]);
-    assert!(sim.announcements.last().unwrap().message.contains("configmaps/bad, UID: uid-bad"), "as with the kubelet");
+    let last = sim.announcements.last().unwrap();
+    assert_eq!(last.reason, "KubeletConfigRefused", "no restart is announced");
+    assert!(last.message.ends_with("bad: maxPods must not be -5"), "{last:?}");
     // During a trial, a refused assignment leads to the last known good, even if the running configuration is
     // healthy.
     sim.assign(Some(source("new")));

@@ -305,8 +305,19 @@ impl MachineState {
         agent_state.pool.clone_from(&download.pool);
         agent_state.immutable = download.immutable;
         self.synced(builder.now);
-        builder.step.effects.push(Effect::Announce(kubelet_messages::changed(Some(&download.source))));
+        if let Some(failure) = &self.ledger.agent_state.failure {
+            let refused = kubelet_messages::refused(&download.source, failure);
+            builder.step.effects.push(Effect::Announce(refused));
+        }
         self.start_activation(ActivationCause::Assignment, *node, builder);
+        self.announce_change(builder);
+    }
+
+    /// Announces the restart of an activation that has begun. The kubelet may run the target already.
+    fn announce_change(&self, builder: &mut StepBuilder) {
+        if matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
+            builder.step.effects.push(Effect::Announce(kubelet_messages::changed(self.target())));
+        }
     }
 
     /// Handles a spec without configuration: the local configuration becomes the assignment and the last known good.
@@ -315,9 +326,7 @@ impl MachineState {
         if self.is_reset() {
             return;
         }
-        if self.ledger.assigned.take().is_some() {
-            builder.step.effects.push(Effect::Announce(kubelet_messages::changed(None)));
-        }
+        self.ledger.assigned = None;
         self.forget_last_known_good();
         let agent_state = &mut self.ledger.agent_state;
         agent_state.failure = None;
@@ -327,6 +336,7 @@ impl MachineState {
         agent_state.immutable = false;
         self.volatile.sync.due = None;
         self.start_activation(ActivationCause::Assignment, None, builder);
+        self.announce_change(builder);
     }
 
     /// Health of the node before the first restart since the node was settled, combined with the health now: Ready if

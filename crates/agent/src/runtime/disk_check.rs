@@ -145,7 +145,9 @@ impl<D: Disk> AgentRuntime<D> {
         }
         let content = active.map(LoadedText::reviewed);
         if content.is_some() && !self.placer.is_in_place(&self.disk, content).unwrap_or(false) {
-            return Err(Unproven::NotInPlace);
+            // An activation that has not ended has changed the file itself.
+            let is_activating = matches!(self.state.ledger.agent_state.phase, Phase::Activating { .. });
+            return Err(if is_activating { Unproven::NotRestarted } else { Unproven::NotInPlace });
         }
         proof::compare(active.map(|active| active.text.as_str()), &files, &process, minor)
     }

@@ -126,6 +126,8 @@ fn reboot_between_restarts_that_cannot_be_requested_starts_the_last_known_good()
                 (assigned.as_str(), error.as_str()),
                 ("b 1", "failed to restart the kubelet, see condition Active for details")
             );
+            let blames = |condition: &Condition| condition.reason == "NotInPlace";
+            assert!(!sim.status().conditions.iter().any(blames), "no other program has changed the file");
             // The agent does not start by itself.
             sim.disk.crash(CRASH_SEED);
             sim.start_kubelet();
