@@ -166,7 +166,8 @@ async fn alerts_fire_for_a_failed_rollout_and_not_before(start: ClusterSetup) {
         return cluster.down().await;
     }
 
-    cluster.fault("a-2", Some(Fault::ValidateError)).await;
+    // Each of these failures is a rollback, also if the previous configuration has passed its trial meanwhile.
+    cluster.fault("a-2", Some(Fault::RestartFails)).await;
     repository.change("a", "maxPods: 120");
     sync().await.exits(5);
     let failed_node = "the agent of the failed node reports the error, and has counted its return";

@@ -220,8 +220,8 @@ async fn every_kubelet_failure_is_explained(start: ClusterSetup) {
         .prints("the kubelet is 1.24 or later, or older than 1.11")
         .prints("no service manager restarts it")
         .prints(
-            "failed: a-2: failed to validate config, see Kubelet log for details meaning: the kubelet read the \
-               configuration, refused a value in it",
+            "failed: a-2: failed to validate config, see Kubelet log for details meaning: the kubelet of \
+               this node refuses a value of the configuration",
         )
         .prints(
             "failed: a-3: failed to load config, see Kubelet log for details meaning: the kubelet could not read the \
@@ -233,7 +233,7 @@ async fn every_kubelet_failure_is_explained(start: ClusterSetup) {
             "timed out: a-5: active, Node not Ready yet meaning: the kubelet runs the configuration, but the \
                Node, previously Ready, is no longer Ready",
         )
-        .prints("see: the kubelet's log on a-2: `journalctl -u kubelet`");
+        .prints("without, the kubelet's log on a-2: `journalctl -u kubelet`");
     assert_eq!(run.lines_with("a/a-6 converged"), 1, "{run}");
     cluster.down().await;
 }

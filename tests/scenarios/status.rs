@@ -50,7 +50,7 @@ async fn compares_nodes_with_repository(start: ClusterSetup) {
     let run = cluster.run("status", &repository, &[]).await.exits(0);
     run.prints("1 failed, 1 ")
         .prints("1 in no pool")
-        .prints("meaning: the kubelet read the configuration, refused a value");
+        .prints("meaning: the kubelet of this node refuses a value of the configuration");
     repository.change("a", "maxPods: 120");
     let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
     let document = run.json();

@@ -20,6 +20,9 @@ pub struct NodeContent {
     pub active_placement: Option<Placement>,
     /// Whether the agent has reported.
     pub reported: bool,
+    /// Whether the agent has handled the present spec (`status.observedGeneration`). Until the kubelet answers on another
+    /// configuration, `status.config` shows the previous one.
+    pub handled: bool,
 }
 
 impl NodeContent {

@@ -110,6 +110,7 @@ fn content(config: &NodeConfig) -> NodeContent {
         placement: config.spec.placement,
         active_placement: config.status.placement,
         reported: config.status.config.is_some(),
+        handled: config.status.observed_generation == Some(config.metadata.generation),
     }
 }
 
@@ -134,9 +135,10 @@ mod tests {
             condition("KnownGood", "2026-11-21T11:11:00Z"),
         ];
         let object = json!({
-            "metadata": {"name": "n1", "uid": "c"},
+            "metadata": {"name": "n1", "uid": "c", "generation": 4},
             "spec": {"contentHash": reviewed.to_string(), "maxDisruption": "drain", "placement": "replace"},
             "status": {
+                "observedGeneration": 4,
                 "config": {},
                 "contentHash": runs.to_string(),
                 "placement": "overlay",
@@ -150,6 +152,7 @@ mod tests {
             (state.content.placement, state.content.active_placement),
             (Some(Placement::Replace), Some(Placement::Overlay))
         );
+        assert!(state.content.reported && state.content.handled);
         assert_eq!(state.status_since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T11:01:00Z"));
     }
 }

@@ -300,7 +300,8 @@ fn config_state(target: &Target, node: &Node) -> Convergence {
     }
     if !target.is_named_by(status.assigned.as_ref()) {
         // The error shown belongs to the previous assignment.
-        return Convergence::Waiting(Waiting::NotAcknowledged);
+        let is_handled = node.content.is_some_and(|content| content.handled);
+        return Convergence::Waiting(if is_handled { Waiting::Activating } else { Waiting::NotAcknowledged });
     }
     if let Some(error) = status.error() {
         return match target {

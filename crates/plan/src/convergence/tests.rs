@@ -237,6 +237,19 @@ fn refusal_without_drain_is_a_failure_of_the_present_assignment() {
     assert_eq!(verdict("b", status(Some("a"), Some("a"), Some(&error))), Convergence::Failed(expected));
 }
 
+/// The kubelet does not answer yet on the assignment that its agent has accepted.
+#[test]
+fn handled_assignment_is_acknowledged_before_the_status_shows_it() {
+    let content = |handled| NodeContent { reported: true, handled, ..NodeContent::default() };
+    let waiting = |handled| {
+        let node =
+            Node { content: Some(content(handled)), ..node(Some(spec("b")), status(Some("a"), Some("a"), None)) };
+        evaluate(&Target::Source(spec("b").into()), &node, WaitContext::STATE_ONLY)
+    };
+    assert_eq!(waiting(false), Convergence::Waiting(Waiting::NotAcknowledged));
+    assert_eq!(waiting(true), Convergence::Waiting(Waiting::Activating));
+}
+
 /// A change of the placement alone keeps source and hash.
 #[test]
 fn agent_must_report_the_wanted_placement() {

@@ -85,6 +85,7 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8), self_assigned: bo
         placement: placement(most),
         active_placement: placement(assigned),
         reported: active > 0,
+        handled: active > 1,
     }
 }
 
@@ -153,6 +154,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 placement: step.assignment.to_placement,
                 active_placement: pool.targets.only().unwrap().placement().or(Some(Placement::Overlay)),
                 reported: true,
+                handled: true,
             };
             let content = moved.content.map(|_| written);
             after.nodes.insert(step.node.clone(), Node { content, ..moved });
