@@ -291,7 +291,7 @@ fn adopted_node_is_on_trial_of_its_own_config_map() {
     let adopted = || on_trial(node("n1", "a"), &other);
     let cluster = || {
         let mut cluster = observed([adopted(), on(node("n2", "a"), &other)]);
-        cluster.contents.extend([nodecfg_plan::fixtures::fetched(&other, &text, true)]);
+        cluster.contents.extend([fetched(&other, &text, true)]);
         cluster
     };
     let start = |mode| {
