@@ -32,6 +32,13 @@ impl NodeContent {
         self.placement.or(self.active_placement)
     }
 
+    /// Reports whether the NodeConfig allows less disruption than an assignment with this class. A NodeConfig allows at most
+    /// [`Class::Replace`], and without `spec.maxDisruption` [`Class::Restart`].
+    #[must_use]
+    pub fn allows_less_than(&self, class: Class) -> bool {
+        self.max_disruption.unwrap_or(Class::Restart) < class.min(Class::Replace)
+    }
+
     /// Reports whether the agent does not know placements: it has reported, but none.
     #[must_use]
     pub fn lacks_placements(&self) -> bool {

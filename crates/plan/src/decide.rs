@@ -6,7 +6,6 @@ use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::config_maps::CurrentSource;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::present::is_available;
-use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::{Assignment, ConfigSource, Placement};
 use nodecfg_fleet::{Pool, RolloutPolicy};
@@ -181,8 +180,7 @@ fn lacks(node: &Node, target: &Target) -> bool {
 /// disruption than the pool, which may be what keeps the node from its target.
 pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>, needs_drain: impl Fn() -> bool) -> bool {
     let Some(content) = node.content else { return false };
-    let allowed = content.max_disruption.unwrap_or(Class::Restart);
-    lacks(node, rules.target) || allowed < rules.policy.max_disruption(needs_drain()).min(Class::Replace)
+    lacks(node, rules.target) || content.allows_less_than(rules.policy.max_disruption(needs_drain()))
 }
 
 /// Adds content hash and placement to the NodeConfig of a node that runs the desired content with this placement, unless

@@ -8,8 +8,6 @@ use crate::instant::Instant;
 use crate::intent::Intent;
 use crate::outcome::{DrainRecord, End};
 use crate::trials::TrialRun;
-use kubelet_config::risk::Class;
-use nodecfg_contract::Assignment;
 use nodecfg_observed::Node as Seen;
 use nodecfg_plan::Why;
 use nodecfg_plan::convergence::{ConvergenceFailure, Trial, Waiting};
@@ -273,9 +271,8 @@ impl Node {
 
     /// Reports whether the assignment of this rollout allows more disruption than the NodeConfig does.
     pub(super) fn allows_more_than(&self, seen: &Seen) -> bool {
-        let allowed = |assignment: &Assignment| assignment.max_disruption.min(Class::Replace);
-        let present = seen.content.map(|content| content.max_disruption.unwrap_or(Class::Restart));
-        present.is_some_and(|present| self.intent.assignment().is_some_and(|assignment| present < allowed(assignment)))
+        let allowed = self.intent.assignment().map(|assignment| assignment.max_disruption);
+        seen.content.zip(allowed).is_some_and(|(content, allowed)| content.allows_less_than(allowed))
     }
 
     /// Reports whether this rollout has not assigned the node yet.
