@@ -10,9 +10,8 @@ use futures::StreamExt as _;
 use libfuzzer_sys::fuzz_target;
 use nodecfg_cluster::reading::binding::Binding;
 use nodecfg_cluster::connection::fake::{Reply, node, options, serving};
-use nodecfg_cluster::reading::objects::{Identity, Wanted};
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterReader};
-use nodecfg_contract::ContentHash;
+use nodecfg_contract::{ContentHash, ObjectId, ObjectRef};
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_observed::ListVersions;
 use nodecfg_contract::pool_pointer::PoolPointer;
@@ -114,7 +113,9 @@ async fn read(kind: u8, status: u16, body: &str) {
         b'6' => {
             // The answer is the list of kinds as well as the object.
             let objects = reader("v1.30.0", "/api/v1", (status, body), 2).objects();
-            let _ = objects.get(Wanted { api_version: "v1", kind: "Node", namespace: None, by: Identity::Name("a") }).await;
+            let by = ObjectId::Name("a".to_owned());
+            let node = ObjectRef { api_version: "v1".to_owned(), kind: "Node".to_owned(), namespace: None, by };
+            let _ = objects.get(&node).await;
         }
         b'7' => {
             let _ = one("/configmaps?").list_config_maps("kube-system").await;

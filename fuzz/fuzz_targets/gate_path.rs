@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::printable::is_hidden;
 use nodecfg_fleet::gates::{parse_condition, parse_json_path_value};
-use nodecfg_fleet::gates::{Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE};
+use nodecfg_fleet::gates::{Gate, GateCheck, Moment, PATIENCE};
+use nodecfg_contract::{ObjectId, ObjectRef};
 use nodecfg_rollout::judge::{Answer, KnownSeries, judge};
 
 fuzz_target!(|text: &str| {

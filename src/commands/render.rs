@@ -151,7 +151,7 @@ pub(super) async fn run(args: &Args, verbose: u8, terminal: &mut Terminal) -> Co
     warn_of(found.iter(), &loaded, verbose, terminal)?;
     let overlay = overlay_as_file(&subject, consumer, &settings.file);
     let warnings: Vec<Finding> = overlay.into_iter().chain(findings(&subject, consumer)).collect();
-    shown::write_each(&mut terminal.err, &loaded.snapshot, warnings.iter(), terminal.err_width)?;
+    shown::write_each(&mut terminal.err, &|file| loaded.snapshot.text(file), warnings.iter(), terminal.err_width)?;
     match &args.out {
         Some(path) => write(path, &text, terminal)?,
         None => terminal.print_data(&text)?,

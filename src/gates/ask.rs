@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::prometheus::Prometheus;
 use nodecfg_clock::ScaledClock;
-use nodecfg_cluster::reading::objects::{Identity, ObjectReader, Wanted};
-use nodecfg_fleet::gates::{ObjectId, ObjectRef, PrometheusQuery, Question};
+use nodecfg_cluster::reading::objects::ObjectReader;
+use nodecfg_contract::ObjectRef;
+use nodecfg_fleet::gates::{PrometheusQuery, Question};
 use nodecfg_rollout::instant::Instant;
 use nodecfg_rollout::judge::{Answer, Asked, Series};
 
@@ -106,17 +107,8 @@ impl Evaluator {
         async move {
             let _slot = slots.acquire().await;
             let at = now(&clock);
-            let wanted = Wanted {
-                api_version: &object.api_version,
-                kind: &object.kind,
-                namespace: object.namespace.as_ref().map(AsRef::as_ref),
-                by: match &object.by {
-                    ObjectId::Name(name) => Identity::Name(name),
-                    ObjectId::Label { key, value } => Identity::Label(key, value),
-                },
-            };
             let found = match objects {
-                Some(objects) => objects.get(wanted).await.map_err(|error| error.to_string()),
+                Some(objects) => objects.get(&object).await.map_err(|error| error.to_string()),
                 None => Err(NO_CLUSTER.to_owned()),
             };
             Asked { question: Question::Object(object), answer: Answer::Object(found), at }

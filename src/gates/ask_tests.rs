@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::prometheus::{PrometheusAddress, Token};
 use super::super::stand_in::{Reply, StandIn};
 use super::*;
+use nodecfg_contract::ObjectId;
 
 fn question(query: &str, present: &str) -> Question {
     Question::Prometheus(PrometheusQuery { query: query.to_owned(), present: present.to_owned() })

@@ -22,17 +22,8 @@ use kubelet_config::verdict::rules::{self, RuleStage};
 use nodecfg_contract::printable;
 use nodecfg_fleet::snapshot::Snapshot;
 
-/// File contents that findings refer to.
-pub trait SourceTexts {
-    /// The text of a file by its path.
-    fn text_of(&self, file: &str) -> Option<&Arc<str>>;
-}
-
-impl SourceTexts for Snapshot {
-    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
-        self.text(file)
-    }
-}
+/// The text of a file by its path, for the places of findings.
+pub type SourceTexts<'a> = dyn Fn(&str) -> Option<&'a Arc<str>> + 'a;
 
 /// The longest line shown, in bytes. A finding near a longer line is shown without source lines, because a one-line
 /// file would fill the screen.
@@ -51,9 +42,9 @@ struct FindingDiagnostic<'a> {
 }
 
 impl<'a> FindingDiagnostic<'a> {
-    fn new(finding: &'a Finding, texts: &dyn SourceTexts, secrets: &mut SecretLines) -> Self {
+    fn new(finding: &'a Finding, texts: &SourceTexts<'_>, secrets: &mut SecretLines) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
-            let text = texts.text_of(&place.file)?;
+            let text = texts(&place.file)?;
             // An empty file has no line to show.
             let shown = !text.is_empty() && has_short_lines(text, finding) && !secrets.are_near(text, finding);
             (place.offset.saturating_add(place.len) <= text.len() && shown)
@@ -222,7 +213,12 @@ pub fn text(
     pools: usize,
     width: usize,
 ) -> io::Result<()> {
-    write_each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
+    write_each(
+        out,
+        &|file| snapshot.text(file),
+        findings.iter().filter(|finding| finding.severity != Severity::Note),
+        width,
+    )?;
     writeln!(out, "{}", summary_line(findings, pools))?;
     match worst(findings.iter().map(|finding| (finding.severity, finding.code))) {
         Some((_, code)) => writeln!(out, "{}", explain_hint(code, width)),
@@ -255,7 +251,7 @@ pub fn explain_hint(code: &str, width: usize) -> String {
 /// When `out` cannot be written.
 pub fn write_each<'f>(
     out: &mut dyn Write,
-    texts: &dyn SourceTexts,
+    texts: &SourceTexts<'_>,
     findings: impl Iterator<Item = &'f Finding>,
     width: usize,
 ) -> io::Result<()> {
@@ -427,7 +423,7 @@ mod tests {
     fn findings_share_the_text_of_their_file() {
         let snapshot = Snapshot::of_texts([("a.yaml", "maxPods: -5\n")]);
         let finding = Finding::error("max-pods", "no").at(Place { len: 7, ..Place::whole_file("a.yaml") });
-        let diagnostic = FindingDiagnostic::new(&finding, &snapshot, &mut SecretLines::default());
+        let diagnostic = FindingDiagnostic::new(&finding, &|file| snapshot.text(file), &mut SecretLines::default());
         assert!(Arc::ptr_eq(diagnostic.source.unwrap().inner(), snapshot.text("a.yaml").unwrap()));
     }
 
@@ -438,7 +434,7 @@ mod tests {
         let place = Place { offset: 12, len: 2, column: 13, ..Place::whole_file("a.json") };
         let finding = Finding::error("max-pods", "no").at(place).kubelets([Minor(36)]);
         let mut out = Vec::new();
-        write_each(&mut out, &snapshot, [&finding].into_iter(), WIDTH).unwrap();
+        write_each(&mut out, &|file| snapshot.text(file), [&finding].into_iter(), WIDTH).unwrap();
         let out = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert_eq!(out, "max-pods (kubelet 1.36 refuses it)\n\n  × no (a.json:1:13)\n\n");
     }

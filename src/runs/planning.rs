@@ -48,15 +48,16 @@ pub(crate) fn warn_of<'f>(
     verbose: u8,
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
+    let texts = |file: &str| loaded.snapshot.text(file);
     // The first line of the output names the commit and its signer, or states that there is no git repository.
     let new = findings.filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
     if verbose > 0 {
-        return Ok(findings::write_each(&mut terminal.err, &loaded.snapshot, new, terminal.err_width)?);
+        return Ok(findings::write_each(&mut terminal.err, &texts, new, terminal.err_width)?);
     }
     let (cluster, configuration): (Vec<_>, Vec<_>) = new
         .filter(|finding| finding.severity != Severity::Note)
         .partition(|finding| CLUSTER_FINDINGS.contains(&finding.code));
-    findings::write_each(&mut terminal.err, &loaded.snapshot, cluster.into_iter(), terminal.err_width)?;
+    findings::write_each(&mut terminal.err, &texts, cluster.into_iter(), terminal.err_width)?;
     let minors = configuration.iter().flat_map(|finding| finding.kubelets.iter().copied()).collect();
     Ok(findings::summary(&mut terminal.err, configuration.len(), &loaded.arguments.validate_command(&minors))?)
 }

@@ -109,7 +109,7 @@ pub(crate) fn annotate(out: &mut dyn Write, failure: &CommandError, root: &str) 
     }
     let Some((findings, snapshot)) = failure.findings() else { return };
     let files = [FileReport { findings: findings.into_iter().cloned().collect(), ..FileReport::default() }];
-    let batch = Batch { root, files: &files, findings: &[], texts: snapshot };
+    let batch = Batch { root, files: &files, findings: &[], texts: &|file| snapshot.text(file) };
     let _ = annotations::write(out, &batch, &location(), false);
 }
 

@@ -42,7 +42,12 @@ impl CommandError {
                 findings::message(&mut terminal.err, &problem.to_string(), &problem.help())?;
                 if let Problem::Refused { findings, .. } = problem {
                     writeln!(terminal.err)?;
-                    findings::write_each(&mut terminal.err, &**snapshot, findings.iter(), terminal.err_width)?;
+                    findings::write_each(
+                        &mut terminal.err,
+                        &|file| snapshot.text(file),
+                        findings.iter(),
+                        terminal.err_width,
+                    )?;
                 }
             }
             return terminal.err.flush();

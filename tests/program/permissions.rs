@@ -7,16 +7,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kubelet_config::risk::Class;
 use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::events::Announcement;
-use nodecfg_agent::joining::{JoinAnswer, JoinRequest, NewNodeConfig};
+use nodecfg_agent::joining::{JoinAnswer, JoinRequest};
 use nodecfg_agent::settings::Settings;
 use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect};
 use nodecfg_cluster::writing::permission::Needs;
 use nodecfg_cluster::{ClusterReader, ReaderOptions};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_contract::nodeconfig::{Condition, NodeConfigStatus, READY};
+use nodecfg_contract::nodeconfig::{Condition, NodeConfigSpec, NodeConfigStatus, READY};
 use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, ConfigStatus, nodeconfig};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
@@ -269,14 +268,10 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>, joi
 /// Every request of a node that joins. Its NodeConfig exists, and its pointer does not.
 async fn request_to_join(client: &AgentClient, joins: Joins) {
     let JoinAnswer::Node(Ok(node)) = client.join(&JoinRequest::ReadNode).await else { panic!("cannot read the Node") };
-    let new = NewNodeConfig {
-        node_uid: node.uid.clone(),
-        source: ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet"),
-        content_hash: "v1:blake3:0".to_owned(),
-        max_disruption: Class::Restart,
-        placement: None,
-    };
-    assert_eq!(client.join(&JoinRequest::Create(Box::new(new))).await, JoinAnswer::Created(Ok(None)));
+    let source = ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet");
+    let spec = NodeConfigSpec { config_source: Some(source), self_assigned: true, ..NodeConfigSpec::default() };
+    let create = JoinRequest::Create { node_uid: node.uid.clone(), spec: Box::new(spec) };
+    assert_eq!(client.join(&create).await, JoinAnswer::Created(Ok(None)));
     if joins == Joins::WithTaint {
         client.join(&JoinRequest::ReadPointer("a".to_owned())).await;
         assert_eq!(client.join(&JoinRequest::RemoveTaint(node.uid)).await, JoinAnswer::TaintRemoved(Ok(())));

@@ -17,7 +17,7 @@ use crate::events::{Announcement, Download, FetchError, NodeHealth};
 use nodecfg_cluster::connection::error::ClusterError;
 use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
 use nodecfg_cluster::connection::retry::RetryPolicy;
-use nodecfg_cluster::connection::transport::{Call, Limits, Transport, Whole};
+use nodecfg_cluster::connection::transport::{Call, Limits, Transport, whole};
 use nodecfg_cluster::reading::follow::{Change, Following, follow};
 use nodecfg_cluster::reading::list::Collection;
 use nodecfg_cluster::reading::reader::found;
@@ -270,7 +270,7 @@ impl AgentClient {
         let patch = json!([{"op": "add", "path": "/status", "value": status}]);
         let uri = format!("{}/status?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
-        self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await?;
+        self.transport.call(&operation, &call, whole::<IgnoredContent>).await?;
         match self.show_ready(status).await {
             Err(
                 error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. } | ClusterError::NotFound { .. }),
@@ -297,7 +297,7 @@ impl AgentClient {
         let operation = Operation::on(Verb::Patch, Resource::Nodes, None, self.node.as_str());
         let uri = format!("{}/status?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/strategic-merge-patch+json", patch.to_string());
-        self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
+        self.transport.call(&operation, &call, whole::<IgnoredContent>).await.map(drop)
     }
 
     /// Emits an Event on the Node, without retries. A failure is logged.
@@ -307,7 +307,7 @@ impl AgentClient {
         let operation = Operation::on_all(Verb::Create, Resource::Events, Some(EVENT_NAMESPACE));
         let body = event(&notice, COMPONENT).to_string();
         let call = Call::new(Method::POST, operation.path()).content("application/json", body);
-        let sent = self.transport.call_once(&operation, &call, Whole::<IgnoredContent>::new());
+        let sent = self.transport.call_once(&operation, &call, whole::<IgnoredContent>());
         match tokio::time::timeout(EVENT_LIMIT, sent).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::info!(reason, "cannot create an Event: {error}"),
@@ -317,7 +317,7 @@ impl AgentClient {
 
     async fn get<T: DeserializeOwned>(&self, operation: &Operation, timeout: Duration) -> Result<T, ClusterError> {
         let call = Call::new(Method::GET, operation.path());
-        self.transport.within(timeout).call(operation, &call, Whole::new).await
+        self.transport.within(timeout).call(operation, &call, whole).await
     }
 
     fn own(&self, verb: Verb) -> Operation {

@@ -2,9 +2,8 @@
 //! `nodecfg-agent boot` has placed the configuration, or if the Node has the startup taint. It removes that taint once
 //! the configuration is in place. `machine/join.rs` decides.
 
-use kubelet_config::risk::Class;
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigSpec};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 /// Request of a node that joins.
@@ -15,7 +14,12 @@ pub enum JoinRequest {
     /// Read the pointer of the pool with this name. The name is the value of a label and may be invalid.
     ReadPointer(String),
     /// Create the NodeConfig of the node.
-    Create(Box<NewNodeConfig>),
+    Create {
+        /// Uid of the Node, which owns the NodeConfig.
+        node_uid: String,
+        /// Its spec. The ConfigMap is named without uid and resourceVersion.
+        spec: Box<NodeConfigSpec>,
+    },
     /// Remove the startup taint from the Node with this uid.
     RemoveTaint(String),
 }
@@ -52,21 +56,6 @@ pub struct JoinConfig {
     /// Hash of its content.
     pub hash: ContentHash,
     /// Placement that the pointer names, if any.
-    pub placement: Option<Placement>,
-}
-
-/// NodeConfig to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewNodeConfig {
-    /// Uid of the Node.
-    pub node_uid: String,
-    /// `spec.configSource`, without uid and resourceVersion.
-    pub source: ConfigSource,
-    /// `spec.contentHash`.
-    pub content_hash: String,
-    /// `spec.maxDisruption`.
-    pub max_disruption: Class,
-    /// `spec.placement`.
     pub placement: Option<Placement>,
 }
 

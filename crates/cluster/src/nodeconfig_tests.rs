@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use crate::connection::fake::{Reply, options, serving};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::lock;
 use crate::lock::{HeldLock, LockOptions};
 use crate::reading::binding::Binding;
@@ -107,7 +107,7 @@ async fn send(reader: &ClusterReader, verb: Verb, method: Method, node: &str, su
     let operation = Operation::on(verb, Resource::NodeConfigs, None, node);
     let media = if method == Method::PATCH { "application/json-patch+json" } else { "application/json" };
     let call = Call::new(method, format!("{}{suffix}", operation.path())).content(media, body.to_string());
-    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("done");
+    reader.transport.call(&operation, &call, whole::<IgnoredContent>).await.expect("done");
 }
 
 /// Reports a status as an agent does.
@@ -403,7 +403,7 @@ async fn joins_the_watches_of_nodes_and_node_configs() {
     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, "n1");
     let call = Call::new(Method::PATCH, operation.path())
         .content("application/merge-patch+json", json!({"metadata": {"labels": {"x": "y"}}}).to_string());
-    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("labelled");
+    reader.transport.call(&operation, &call, whole::<IgnoredContent>).await.expect("labelled");
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.labels.len(), node.status.error(), &node.source), (1, Some("e"), &Some(source("a"))));
     // A NodeConfig is created for the other node.
@@ -462,7 +462,7 @@ async fn missing_namespace_or_definition_refers_to_nodecfg_install() {
     let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, "x");
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev".to_owned();
     let call = Call::new(Method::DELETE, path);
-    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("deleted");
+    reader.transport.call(&operation, &call, whole::<IgnoredContent>).await.expect("deleted");
     let missing = |error: ClusterError| assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
     missing(reader.list_nodes().await.expect_err("missing"));
     missing(reader.node(&name("n1")).await.expect_err("missing"));

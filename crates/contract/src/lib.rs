@@ -13,6 +13,7 @@
 //! - [`natural_order`]: order of names for people.
 //! - [`installation`]: names and defaults of an installation.
 //! - [`json_document`]: header of JSON documents.
+//! - [`ObjectRef`]: an object of any kind.
 //! - [`Placement`]: how a configuration and the own one of a node are combined.
 //! - [`pool_pointer`]: ConfigMap with the configuration of new nodes.
 //! - [`printable`]: sanitizing of external texts for display.
@@ -31,6 +32,7 @@ pub mod labels;
 pub mod names;
 pub mod natural_order;
 pub mod nodeconfig;
+mod object_ref;
 mod placement;
 pub mod pool_pointer;
 pub mod printable;
@@ -39,6 +41,7 @@ mod version;
 
 pub use config_source::*;
 pub use content_hash::{ContentHash, digest};
+pub use object_ref::{ObjectId, ObjectRef};
 pub use placement::Placement;
 pub use unreadable::UnreadableField;
 pub use version::KubeletVersion;

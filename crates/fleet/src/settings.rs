@@ -127,8 +127,9 @@ mod tests {
     use super::*;
     use crate::drain::{DrainMode, DrainPolicy};
     use crate::formats::schema::nodepool_schema;
-    use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+    use crate::gates::{Baseline, Gate, GateCheck, Moment, PATIENCE, PrometheusQuery, Wanted};
     use nodecfg_contract::names::GateName;
+    use nodecfg_contract::{ObjectId, ObjectRef};
 
     /// Fields that another setting contains.
     const CONTAINED: [&str; 3] = ["exclusions", "outsideWindows", "soak"];

@@ -11,7 +11,7 @@ use crate::arguments::output::require_findings;
 use crate::arguments::reports::{OpenReport, ReportArgs};
 use crate::arguments::repository::{RepositoryArgs, RevisionArgs, parse_kubernetes_version};
 use crate::report::Format;
-use crate::report::findings::{SourceTexts, WIDTH};
+use crate::report::findings::WIDTH;
 use crate::report::validation::{Batch, FileReport, Location, Renderer, Totals, annotations, renderer};
 use crate::repository::signature::Signers;
 use crate::repository::{Enclosing, read_file};
@@ -231,7 +231,8 @@ impl Run {
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
         self.totals.files += 1;
-        let texts = SingleText { name: report.file.clone(), text };
+        let file = report.file.clone();
+        let texts = |of: &str| text.as_ref().filter(|_| of == file);
         self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
     }
 
@@ -276,7 +277,7 @@ impl Run {
         let names = FileNames::prefixed(&prefix, snapshot.files.keys());
         let (files, others) = by_file(snapshot.files.keys(), findings, checked, &names);
         let root = if self.single { name } else { String::new() };
-        let texts = NamedTexts { names: &names, snapshot: &snapshot };
+        let texts = |file: &str| snapshot.text(names.path(file)?);
         self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
     }
 
@@ -295,7 +296,7 @@ impl Run {
             built.checked.iter().filter(|pool| !pool.declared).for_each(|pool| self.assume(&pool.verdicts));
             let names = FileNames::around(repository.path(), paths.values(), snapshot.files.keys());
             let (files, others) = by_file(used.iter(), built.findings, built.checked, &names);
-            let texts = NamedTexts { names: &names, snapshot: &snapshot };
+            let texts = |file: &str| snapshot.text(names.path(file)?);
             self.report(&Batch { root: "", files: &files, findings: &others, texts: &texts }, terminal)?;
         }
         for path in targets::unused(paths, &used) {
@@ -314,8 +315,7 @@ impl Run {
     }
 
     fn report_general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), CommandError> {
-        let texts = SingleText { name: String::new(), text: None };
-        self.report(&Batch { root: "", files: &[], findings, texts: &texts }, terminal)
+        self.report(&Batch { root: "", files: &[], findings, texts: &|_| None }, terminal)
     }
 
     fn report(&mut self, batch: &Batch<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
@@ -383,29 +383,5 @@ fn rename(place: &mut Place, names: &FileNames) {
     let name = names.name(&place.file);
     if name != &*place.file {
         place.file = name.into();
-    }
-}
-
-/// The text of a single file.
-struct SingleText {
-    name: String,
-    text: Option<Arc<str>>,
-}
-
-impl SourceTexts for SingleText {
-    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
-        if file == self.name { self.text.as_ref() } else { None }
-    }
-}
-
-/// The texts of one repository by the names of its files in reports.
-struct NamedTexts<'a> {
-    names: &'a FileNames,
-    snapshot: &'a Snapshot,
-}
-
-impl SourceTexts for NamedTexts<'_> {
-    fn text_of(&self, file: &str) -> Option<&Arc<str>> {
-        self.snapshot.text(self.names.path(file)?)
     }
 }

@@ -58,7 +58,6 @@ mod tests {
     use super::*;
     use kubelet_config::Minor;
     use kubelet_config::finding::Place;
-    use nodecfg_fleet::snapshot::Snapshot;
 
     #[test]
     fn escapes_special_characters() {
@@ -80,8 +79,7 @@ mod tests {
     #[test]
     fn writes_notes_only_if_verbose() {
         let findings = [Finding::warning("a", "x"), Finding::note("b", "y")];
-        let texts = Snapshot::of_texts([]);
-        let batch = Batch { root: "", files: &[], findings: &findings, texts: &texts };
+        let batch = Batch { root: "", files: &[], findings: &findings, texts: &|_| None };
         let location = Location { current: "/w".to_owned(), root: "/w".to_owned() };
         let written = |verbose| {
             let mut out = Vec::new();

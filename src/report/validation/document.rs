@@ -164,7 +164,6 @@ mod tests {
     use kubelet_config::Minor;
     use kubelet_config::finding::Place;
     use kubelet_config::verdict::{HostCondition, Refusal, Stage, Verdict};
-    use nodecfg_fleet::snapshot::Snapshot;
 
     fn reports() -> Vec<FileReport> {
         let place = || Place { line: 2, column: 3, ..Place::whole_file("a.yaml") };
@@ -201,7 +200,7 @@ mod tests {
     }
 
     fn written(mut report: DocumentReport, files: &[FileReport]) -> String {
-        let texts: &dyn SourceTexts = &Snapshot::of_texts([]);
+        let texts: &SourceTexts<'_> = &|_| None;
         let mut totals = Totals { files: files.len(), assumed: Some(Minor(36)), ..Totals::default() };
         let mut out = Vec::new();
         // One batch per file, as for files given one by one.

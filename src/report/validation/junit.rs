@@ -153,7 +153,9 @@ mod tests {
         let snapshot = Snapshot::of_texts([]);
         let mut junit = Junit::default();
         let mut out = Vec::new();
-        junit.batch(&mut out, &Batch { root: "", files, findings: without_file, texts: &snapshot }).unwrap();
+        junit
+            .batch(&mut out, &Batch { root: "", files, findings: without_file, texts: &|file| snapshot.text(file) })
+            .unwrap();
         junit.finish(&mut out, &Totals::default()).unwrap();
         String::from_utf8(out).unwrap()
     }

@@ -45,7 +45,7 @@ pub struct Batch<'a> {
     /// Findings that refer to no file.
     pub findings: &'a [Finding],
     /// The file contents.
-    pub texts: &'a dyn SourceTexts,
+    pub texts: &'a SourceTexts<'a>,
 }
 
 impl Batch<'_> {

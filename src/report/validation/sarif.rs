@@ -81,7 +81,7 @@ impl Sarif {
     /// A fingerprint that stays the same if lines are added above: a hash of file, code, field and line text, with a
     /// counter for duplicates.
     fn fingerprint(&mut self, finding: &Finding, place: &Place, batch: &Batch<'_>) -> String {
-        let text = batch.texts.text_of(&place.file);
+        let text = (batch.texts)(&place.file);
         let line = text.and_then(|text| text.lines().nth(place.line.saturating_sub(1))).unwrap_or_default();
         let path = self.location.of(batch.root, &place.file);
         let field = finding.field.as_deref().unwrap_or_default();
@@ -180,9 +180,8 @@ fn level(severity: Severity) -> &'static str {
 
 /// The region of a place. Lines and columns count from 1, columns in characters. The end column is the first one
 /// after the region. Without length or file content, the region has only a start.
-fn region(place: &Place, texts: &dyn SourceTexts) -> Value {
-    let covered =
-        texts.text_of(&place.file).and_then(|text| text.get(place.offset..place.offset.checked_add(place.len)?));
+fn region(place: &Place, texts: &SourceTexts<'_>) -> Value {
+    let covered = texts(&place.file).and_then(|text| text.get(place.offset..place.offset.checked_add(place.len)?));
     let (line, column) = (place.line.max(1), place.column.max(1));
     let Some(covered) = covered.filter(|covered| !covered.is_empty()) else {
         return json!({"startLine": line, "startColumn": column});
@@ -224,7 +223,7 @@ mod tests {
         let location = Location { current: "/repo/sub".to_owned(), root: "/repo".to_owned() };
         let mut sarif = Sarif::new(location);
         let files = [FileReport { file: "pools/a b/kubelet.yaml".to_owned(), findings, ..FileReport::default() }];
-        let batch = Batch { root: "", files: &files, findings: others, texts: &snapshot };
+        let batch = Batch { root: "", files: &files, findings: others, texts: &|file| snapshot.text(file) };
         let mut out = Vec::new();
         sarif.batch(&mut out, &batch).unwrap();
         sarif.finish(&mut out, &Totals::default()).unwrap();

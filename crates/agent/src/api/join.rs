@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AgentClient, COMPONENT};
-use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use kubelet_config::capacity::Capacity;
 use nodecfg_cluster::connection::error::ClusterError;
 use nodecfg_cluster::connection::operation::{Operation, Resource, Verb};
-use nodecfg_cluster::connection::transport::{Call, Whole};
+use nodecfg_cluster::connection::transport::{Call, whole};
 use nodecfg_cluster::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -38,7 +38,9 @@ impl AgentClient {
         match request {
             JoinRequest::ReadNode => JoinAnswer::Node(self.own_node().await.map(|node| node.described())),
             JoinRequest::ReadPointer(pool) => JoinAnswer::Pointer(self.pointer(pool).await),
-            JoinRequest::Create(new) => JoinAnswer::Created(self.create_node_config(new).await),
+            JoinRequest::Create { node_uid, spec } => {
+                JoinAnswer::Created(self.create_node_config(node_uid, spec).await)
+            }
             JoinRequest::RemoveTaint(uid) => JoinAnswer::TaintRemoved(self.remove_startup_taint(uid).await),
         }
     }
@@ -82,16 +84,12 @@ impl AgentClient {
     }
 
     /// Creates the NodeConfig. `None` if one exists already.
-    async fn create_node_config(&self, new: &NewNodeConfig) -> Result<Option<Box<NodeConfig>>, JoinError> {
+    async fn create_node_config(
+        &self,
+        node_uid: &str,
+        spec: &NodeConfigSpec,
+    ) -> Result<Option<Box<NodeConfig>>, JoinError> {
         let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, self.node.as_str());
-        let NewNodeConfig { node_uid, source, content_hash, max_disruption, placement } = new;
-        let spec = NodeConfigSpec {
-            config_source: Some(source.clone()),
-            content_hash: Some(content_hash.clone()),
-            max_disruption: Some(*max_disruption),
-            placement: *placement,
-            self_assigned: true,
-        };
         // As the reconciler creates it, see `crates/cluster/src/writing/assignment_writer.rs`.
         let body = json!({
             "apiVersion": "nodecfg.dev/v1alpha1",
@@ -105,7 +103,7 @@ impl AgentClient {
         });
         let uri = format!("{}?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::POST, uri).content("application/json", body.to_string());
-        match self.transport.call(&operation, &call, Whole::<NodeConfig>::new).await {
+        match self.transport.call(&operation, &call, whole::<NodeConfig>).await {
             Ok(created) => Ok(Some(Box::new(created))),
             Err(ClusterError::AlreadyExists { .. }) => Ok(None),
             Err(error) => Err(refused_or_failed(error)),
@@ -122,7 +120,7 @@ impl AgentClient {
         let operation = Operation::on(Verb::Patch, Resource::Nodes, None, self.node.as_str());
         let uri = format!("{}?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
-        let sent = self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await;
+        let sent = self.transport.call(&operation, &call, whole::<IgnoredContent>).await;
         sent.map_err(refused_or_failed)?;
         tracing::info!("removed the taint {STARTUP_TAINT} from the Node");
         Ok(())

@@ -165,14 +165,14 @@ async fn creates_node_config_once() {
     let (api, client) = cluster();
     let uid = add_node(&api, &json!([]));
     let source = ConfigSource::config_map(NAMESPACE, &pointed().config_map, KUBELET_KEY);
-    let new = NewNodeConfig {
-        node_uid: uid.clone(),
-        source: source.clone(),
-        content_hash: pointed().hash.to_string(),
-        max_disruption: Class::Drain,
+    let spec = NodeConfigSpec {
+        config_source: Some(source.clone()),
+        content_hash: Some(pointed().hash.to_string()),
+        max_disruption: Some(Class::Drain),
         placement: Some(Placement::Overlay),
+        self_assigned: true,
     };
-    let request = JoinRequest::Create(Box::new(new));
+    let request = JoinRequest::Create { node_uid: uid.clone(), spec: Box::new(spec) };
     let JoinAnswer::Created(Ok(Some(created))) = client.join(&request).await else { panic!("not created") };
     assert!(created.represents(&uid) && created.is_owned_first_by(&uid));
     assert_eq!(created.spec.config_source, Some(source));
@@ -249,15 +249,16 @@ async fn creates_what_the_admission_policy_admits() {
     }
     let owner = &admitted["metadata"]["ownerReferences"][0];
     let hash = admitted["spec"]["contentHash"].as_str().expect("a hash");
-    let new = |max_disruption| NewNodeConfig {
-        node_uid: owner["uid"].as_str().expect("a uid").to_owned(),
-        source: ConfigSource::config_map(NAMESPACE, "prod-gpu-bbbbbbbbbb", KUBELET_KEY),
-        content_hash: hash.to_owned(),
-        max_disruption,
+    let spec = NodeConfigSpec {
+        config_source: Some(ConfigSource::config_map(NAMESPACE, "prod-gpu-bbbbbbbbbb", KUBELET_KEY)),
+        content_hash: Some(hash.to_owned()),
+        max_disruption: Some(Class::Drain),
         placement: admitted["spec"]["placement"].as_str().and_then(Placement::parse),
+        self_assigned: true,
     };
+    let node_uid = owner["uid"].as_str().expect("a uid").to_owned();
     let (client, log) = replying(vec![Reply::Json(201, admitted.clone())]);
-    let answer = client_of(client).join(&JoinRequest::Create(Box::new(new(Class::Drain)))).await;
+    let answer = client_of(client).join(&JoinRequest::Create { node_uid, spec: Box::new(spec) }).await;
     assert!(matches!(answer, JoinAnswer::Created(Ok(Some(_)))), "{answer:?}");
     let sent = log.all().pop().expect("a request");
     assert_eq!(sent.uri, "/apis/nodecfg.dev/v1alpha1/nodeconfigs?fieldManager=nodecfg-agent");
@@ -295,14 +296,12 @@ async fn refusal_by_a_policy_is_no_outage() {
     let tainted = json!({"metadata": {"name": "n1", "uid": "u"}, "spec": {"taints": [startup_taint()]}});
     let (client, _log) = replying(vec![denied(), Reply::Json(200, tainted), denied()]);
     let client = client_of(client);
-    let new = NewNodeConfig {
-        node_uid: "u".to_owned(),
-        source: ConfigSource::config_map(NAMESPACE, "a", KUBELET_KEY),
-        content_hash: pointed().hash.to_string(),
-        max_disruption: Class::Drain,
-        placement: None,
+    let spec = NodeConfigSpec {
+        config_source: Some(ConfigSource::config_map(NAMESPACE, "a", KUBELET_KEY)),
+        self_assigned: true,
+        ..NodeConfigSpec::default()
     };
-    let answer = client.join(&JoinRequest::Create(Box::new(new))).await;
+    let answer = client.join(&JoinRequest::Create { node_uid: "u".to_owned(), spec: Box::new(spec) }).await;
     assert!(
         matches!(&answer, JoinAnswer::Created(Err(JoinError::Refused(why))) if why.contains("own-status")),
         "{answer:?}"

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 use super::backoff::{Backoff, after};
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::Effect;
-use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::Phase;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::Placement;
-use nodecfg_contract::nodeconfig::NodeConfig;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigSpec};
 
 /// Progress of joining.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Joining {
             (&self.under_way, answer),
             (Some(JoinRequest::ReadNode), JoinAnswer::Node(_))
                 | (Some(JoinRequest::ReadPointer(_)), JoinAnswer::Pointer(_))
-                | (Some(JoinRequest::Create(_)), JoinAnswer::Created(_))
+                | (Some(JoinRequest::Create { .. }), JoinAnswer::Created(_))
                 | (Some(JoinRequest::RemoveTaint(_)), JoinAnswer::TaintRemoved(_))
         )
     }
@@ -202,9 +202,14 @@ impl MachineState {
             },
         };
         let (source, content_hash, placement) = config;
-        let node_uid = node.uid.clone();
-        let new = NewNodeConfig { node_uid, source, content_hash, max_disruption, placement };
-        Some(JoinRequest::Create(Box::new(new)))
+        let spec = NodeConfigSpec {
+            config_source: Some(source),
+            content_hash: Some(content_hash),
+            max_disruption: Some(max_disruption),
+            placement,
+            self_assigned: true,
+        };
+        Some(JoinRequest::Create { node_uid: node.uid.clone(), spec: Box::new(spec) })
     }
 
     /// Reports whether the Node has the startup taint although the configuration is in place.

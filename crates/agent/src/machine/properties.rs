@@ -266,7 +266,7 @@ proptest! {
             // An answer without a request is no read.
             let is_created = |answer: &JoinAnswer| matches!(answer, JoinAnswer::Created(Ok(Some(_))));
             read |= matches!(&event, Event::Joined(answer) if is_created(answer) && state.volatile.joining.expects(answer));
-            let creates = |effect: &Effect| matches!(effect, Effect::Join(JoinRequest::Create(_)));
+            let creates = |effect: &Effect| matches!(effect, Effect::Join(JoinRequest::Create { .. }));
             prop_assert!(!read || !taken.effects.iter().any(creates), "created although one was read");
             for effect in &taken.effects {
                 restarts |= matches!(effect, Effect::Activate { .. });

@@ -6,7 +6,7 @@ use super::MachineState;
 use super::sim_harness::{SimHarness, at, settings, source};
 use super::sim_inputs::Behaviour;
 use crate::events::{Effect, Event, Step};
-use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{AgentState, Ledger, Phase, Trial};
 use crate::settings::Settings;
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
@@ -121,11 +121,11 @@ impl SimHarness {
                 let missing = || JoinError::NoPointer("it does not exist".to_owned());
                 JoinAnswer::Pointer(if down { Err(gone()) } else { config.ok_or_else(missing) })
             }
-            JoinRequest::Create(_) if down => JoinAnswer::Created(Err(gone())),
-            JoinRequest::Create(_) if self.join.create_refused => JoinAnswer::Created(Err(refused())),
-            JoinRequest::Create(new) => {
+            JoinRequest::Create { .. } if down => JoinAnswer::Created(Err(gone())),
+            JoinRequest::Create { .. } if self.join.create_refused => JoinAnswer::Created(Err(refused())),
+            JoinRequest::Create { spec, .. } => {
                 self.join.requests.push("create");
-                JoinAnswer::Created(self.create(*new).ok_or_else(gone))
+                JoinAnswer::Created(self.create(*spec).ok_or_else(gone))
             }
             JoinRequest::RemoveTaint(_) if down => JoinAnswer::TaintRemoved(Err(gone())),
             JoinRequest::RemoveTaint(_) if self.join.taint_refused => JoinAnswer::TaintRemoved(Err(refused())),
@@ -138,21 +138,14 @@ impl SimHarness {
     }
 
     /// Creates the NodeConfig unless one exists. `None`: the response is lost.
-    fn create(&mut self, new: NewNodeConfig) -> Option<Option<Box<NodeConfig>>> {
+    fn create(&mut self, spec: NodeConfigSpec) -> Option<Option<Box<NodeConfig>>> {
         if self.config.is_some() {
             return Some(None);
         }
-        let NewNodeConfig { source, content_hash, max_disruption, placement, .. } = new;
         self.join.created += 1;
         let created = NodeConfig {
             metadata: Metadata { generation: 1, uid: format!("uid-{}", self.join.created), ..Metadata::default() },
-            spec: NodeConfigSpec {
-                config_source: Some(source),
-                content_hash: Some(content_hash),
-                max_disruption: Some(max_disruption),
-                placement,
-                self_assigned: true,
-            },
+            spec,
             ..NodeConfig::default()
         };
         self.config = Some(created.clone());
@@ -174,16 +167,17 @@ impl SimHarness {
             match request {
                 JoinRequest::ReadNode => {}
                 JoinRequest::ReadPointer(_) => assert!(!self.join.read && state.ledger == Ledger::default()),
-                JoinRequest::Create(new) => {
+                JoinRequest::Create { spec, .. } => {
                     assert!(!self.join.read, "created again");
                     let ledger = &state.ledger;
                     assert!(!ledger.agent_state.booted || !self.join.ever_read || self.faults.disk_full);
                     assert!(ledger.agent_state.failure.is_none());
-                    let map = new.source.config_map.as_ref().unwrap();
+                    let source = spec.config_source.as_ref();
+                    let map = source.and_then(|source| source.config_map.as_ref()).unwrap();
                     assert_eq!((&map.uid, &map.resource_version), (&None, &None));
                     let names = |source: Option<&ConfigSource>| source.map(ToString::to_string);
                     if ledger.assigned.is_some() {
-                        assert_eq!(names(ledger.assigned.as_ref()), names(Some(&new.source)));
+                        assert_eq!(names(ledger.assigned.as_ref()), names(source));
                     }
                 }
                 JoinRequest::RemoveTaint(_) => {

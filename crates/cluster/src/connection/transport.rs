@@ -121,39 +121,6 @@ pub trait Decode {
     fn finish(self) -> Result<Self::Out, serde_json::Error>;
 }
 
-/// Decoder of one object from a whole response.
-#[derive(Debug)]
-pub struct Whole<T> {
-    bytes: Vec<u8>,
-    out: std::marker::PhantomData<fn() -> T>,
-}
-
-impl<T> Default for Whole<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> Whole<T> {
-    /// Empty decoder.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { bytes: Vec::new(), out: std::marker::PhantomData }
-    }
-}
-
-impl<T: DeserializeOwned> Decode for Whole<T> {
-    type Out = T;
-
-    fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
-        append(&mut self.bytes, bytes, LARGEST_OBJECT)
-    }
-
-    fn finish(self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.bytes)
-    }
-}
-
 /// Decoder of one object from a whole response, by a function of its JSON.
 #[derive(Debug)]
 pub struct One<F> {
@@ -166,6 +133,15 @@ impl<F> One<F> {
     pub fn new(read: F) -> Self {
         Self { bytes: Vec::new(), read }
     }
+}
+
+/// Function that reads an object from its JSON.
+type ReadJson<T> = fn(&[u8]) -> serde_json::Result<T>;
+
+/// Decoder of one object from a whole response.
+#[must_use]
+pub fn whole<T: DeserializeOwned>() -> One<ReadJson<T>> {
+    One::new(|bytes| serde_json::from_slice(bytes))
 }
 
 impl<T, F: Fn(&[u8]) -> serde_json::Result<T>> Decode for One<F> {

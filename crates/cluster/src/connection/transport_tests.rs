@@ -85,7 +85,7 @@ async fn uses_the_servers_time() {
         let call = Call::new(Method::GET, operation.path());
         // A kubelet must not set the time of the lock.
         for (call, wanted) in [(call.clone().proxied(), SignedDuration::ZERO), (call, ahead)] {
-            transport.call(&operation, &call, Whole::<serde_json::Value>::new).await.expect("an answer");
+            transport.call(&operation, &call, whole::<serde_json::Value>).await.expect("an answer");
             let difference = transport.server_time().duration_since(nodecfg_clock::now());
             let wanted = if taken { wanted } else { SignedDuration::ZERO };
             assert!((difference - wanted).abs() < SignedDuration::from_millis(1500), "{difference:?}");
@@ -100,6 +100,6 @@ async fn limits_the_bytes_read_from_an_error_page() {
     let limits = Limits { attempt: Duration::from_secs(1), total: Duration::from_secs(1) };
     let transport = Transport::new(client, "https://fake", RetryPolicy::default(), limits, 1);
     let call = Call::new(Method::GET, operation.path());
-    let error = transport.call(&operation, &call, Whole::<serde_json::Value>::new).await.expect_err("an error");
+    let error = transport.call(&operation, &call, whole::<serde_json::Value>).await.expect_err("an error");
     assert!(error.to_string().len() < 400, "{error}");
 }

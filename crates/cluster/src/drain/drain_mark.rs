@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::node_conditions::{self, NodeCondition};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::binding::Binding;
 use crate::reading::reader::found;
 use crate::reading::wire::IgnoredContent;
@@ -184,13 +184,13 @@ impl ClusterWriter {
     async fn read_marked(&self, node: &NodeName) -> Result<MarkedNode, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, node.as_str());
         let call = Call::new(Method::GET, operation.path());
-        self.reader.transport.call(&operation, &call, Whole::new).await
+        self.reader.transport.call(&operation, &call, whole).await
     }
 
     async fn json_patch(&self, operation: &Operation, patch: &Value) -> Result<(), ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
-        self.call(operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
+        self.call(operation, &call, whole::<IgnoredContent>).await.map(drop)
     }
 }
 

@@ -70,7 +70,7 @@ fn taints(api: &Api, node: &str) -> Vec<Value> {
 async fn change(writer: &ClusterWriter, node: &str, merge: Value) {
     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node);
     let call = Call::new(Method::PATCH, operation.path()).content("application/merge-patch+json", merge.to_string());
-    let sent = writer.reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await;
+    let sent = writer.reader.transport.call(&operation, &call, whole::<IgnoredContent>).await;
     sent.unwrap_or_else(|error| panic!("{merge}: {error}"));
 }
 
@@ -496,7 +496,7 @@ async fn other_programs_see_the_drain() {
         let operation = Operation::on(Verb::Patch, Resource::Nodes, None, "n1");
         let call = Call::new(Method::PATCH, format!("{}/status", operation.path()))
             .content("application/merge-patch+json", taken.to_string());
-        writer.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("changed");
+        writer.call(&operation, &call, whole::<IgnoredContent>).await.expect("changed");
         let unmarked = json!({"spec": {"taints": null}, "metadata": {"annotations": {DRAIN_ANNOTATION: null}}});
         if by_a_person {
             change(&writer, "n1", unmarked).await;
@@ -513,7 +513,7 @@ async fn other_programs_see_the_drain() {
         let cleared = json!({"status": {"conditions": []}}).to_string();
         let call = Call::new(Method::PATCH, format!("{}/status", operation.path()))
             .content("application/merge-patch+json", cleared);
-        writer.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("changed");
+        writer.call(&operation, &call, whole::<IgnoredContent>).await.expect("changed");
     }
 }
 

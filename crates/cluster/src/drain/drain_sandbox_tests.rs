@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::connection::fake::options;
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::lock::{HeldLock, LockOptions};
 use crate::reading::wire::IgnoredContent;
 use crate::{ClusterReader, ClusterWriter, Operation, PodEvent, Resource, Verb, lock};
@@ -41,7 +41,7 @@ impl Cluster {
     async fn send(&self, method: Method, path: &str, media: &'static str, body: Value) {
         let operation = Operation::on_all(Verb::Patch, Resource::Pods, None);
         let call = Call::new(method, path.to_owned()).content(media, body.to_string());
-        let sent = self.reader().transport.call(&operation, &call, Whole::<IgnoredContent>::new).await;
+        let sent = self.reader().transport.call(&operation, &call, whole::<IgnoredContent>).await;
         sent.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::connection::error::ClusterError;
 use crate::connection::failure::{AttemptError, Status};
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, One, Whole};
+use crate::connection::transport::{Call, One, whole};
 use crate::reading::wire::IgnoredContent;
 use crate::writing::writer::ClusterWriter;
 use nodecfg_contract::printable::remark;
@@ -55,7 +55,7 @@ impl ClusterWriter {
         let operation = Operation::on(Verb::Delete, Resource::Pods, Some(&pod.namespace), &pod.name);
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
         let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(&operation, &call, whole::<IgnoredContent>).await {
             Ok(_)
             | Err(
                 ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } | ClusterError::Conflict { .. },

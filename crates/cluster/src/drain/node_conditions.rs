@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::wire::IgnoredContent;
 use crate::writing::writer::{ClusterWriter, FIELD_MANAGER};
 use nodecfg_contract::names::NodeName;
@@ -78,7 +78,7 @@ impl ClusterWriter {
         let uri = format!("{}/status?fieldManager={FIELD_MANAGER}", operation.path());
         let body = patch(uid, conditions, nodecfg_clock::now()).to_string();
         let call = Call::new(Method::PATCH, uri).content("application/strategic-merge-patch+json", body);
-        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(&operation, &call, whole::<IgnoredContent>).await {
             Err(error @ ClusterError::LockLost { .. }) => Err(error),
             Err(error) => {
                 tracing::debug!("the Node does not show its drain: {error}");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::lock::{WireLease, WireLeaseSpec, micro_time};
 use crate::reading::reader::found;
 use crate::reading::wire::IgnoredContent;
@@ -85,7 +85,7 @@ impl ClusterWriter {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let body = lease((node, uid), before.as_ref(), duration, now).to_string();
         let call = Call::new(method, uri).content("application/json", body);
-        self.call(&operation, &call, Whole::<IgnoredContent>::new).await?;
+        self.call(&operation, &call, whole::<IgnoredContent>).await?;
         Ok(NodeLease::Held)
     }
 
@@ -105,7 +105,7 @@ impl ClusterWriter {
             let preconditions = json!({"resourceVersion": lease.metadata.resource_version});
             let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
             let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-            found(self.call(&operation, &call, Whole::<IgnoredContent>::new).await).map(drop)
+            found(self.call(&operation, &call, whole::<IgnoredContent>).await).map(drop)
         };
         match returned.await {
             Err(ClusterError::Forbidden { .. } | ClusterError::NamespaceMissing { .. }) => Ok(()),
@@ -116,7 +116,7 @@ impl ClusterWriter {
     async fn node_lease(&self, node: &NodeName) -> Result<Option<WireLease>, ClusterError> {
         let operation = operation(Verb::Get, node);
         let call = Call::new(Method::GET, operation.path());
-        found(self.reader.transport.call(&operation, &call, Whole::new).await)
+        found(self.reader.transport.call(&operation, &call, whole).await)
     }
 }
 

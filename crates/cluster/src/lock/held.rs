@@ -1,15 +1,14 @@
 //! Held lock of a fleet. Renews the Lease in the background, reports its loss and releases it at the end. Also
 //! publishes the orders in the Lease.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::{LeaseContent, LeaseRequests, LeaseView, Moment, OrderError};
+use super::{LeaseRequests, LeaseView, Moment, OrderError};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
 use nodecfg_observed::Orders;
@@ -288,9 +287,13 @@ impl Renewer {
             let now = self.requests.transport.server_time();
             let left = self.until.instant.saturating_duration_since(sent.instant);
             let requests = LeaseRequests { transport: self.requests.transport.within(left), ..self.requests.clone() };
-            let content =
-                self.content(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
-            match requests.write(content, Some(&self.lease.resource_version)).await {
+            let renewed = LeaseView {
+                holder: Some(requests.options.identity.clone()),
+                duration: SignedDuration::try_from(requests.options.duration).ok(),
+                renewed: Some(now),
+                ..self.lease.clone()
+            };
+            match requests.write(&renewed).await {
                 Ok(lease) => {
                     // An error was logged before.
                     let _ = self.store_lease(lease);
@@ -313,43 +316,24 @@ impl Renewer {
         }
     }
 
-    fn content<'a>(
-        &self,
-        holder: &'a str,
-        duration: Duration,
-        renewed: Timestamp,
-        annotations: &'a BTreeMap<String, String>,
-    ) -> LeaseContent<'a> {
-        LeaseContent {
-            holder: Some(holder),
-            seconds: Some(duration.as_secs()),
-            acquired: Some(self.lease.acquired.unwrap_or(renewed)),
-            renewed: Some(renewed),
-            transitions: self.lease.transitions,
-            annotations,
-        }
-    }
-
     /// Releases the Lease as client-go does: without a holder, and with a duration of one second.
     async fn release(&mut self) -> Result<(), ClusterError> {
         let transport = self.requests.transport.within(RELEASE_PATIENCE);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
         let now = requests.transport.server_time();
-        // Removes every abort: this holder has obeyed its own, and the others are for earlier holders.
-        let remaining = |lease: &LeaseView| {
-            let mut annotations = lease.annotations.clone();
-            remove_other_aborts(&mut annotations, "");
-            annotations
+        let released = |lease: LeaseView| {
+            let (holder, duration) = (Some(String::new()), Some(SignedDuration::from_secs(1)));
+            let mut lease = LeaseView { holder, duration, renewed: Some(now), ..lease };
+            // Removes every abort: this holder has obeyed its own, and the others are for earlier holders.
+            remove_other_aborts(&mut lease.annotations, "");
+            lease
         };
-        let annotations = remaining(&self.lease);
-        let content = self.content("", Duration::from_secs(1), now, &annotations);
-        match requests.write(content, Some(&self.lease.resource_version)).await {
+        match requests.write(&released(self.lease.clone())).await {
             // A renewal may have been in progress at the end.
             Err(ClusterError::Conflict { .. }) => match requests.get().await? {
                 Some(lease) if lease.holder.as_deref() == Some(&requests.options.identity) => {
                     // Keeps orders that were written in between.
-                    let content = LeaseContent { annotations: &remaining(&lease), ..content };
-                    requests.write(content, Some(&lease.resource_version)).await.map(drop)
+                    requests.write(&released(lease)).await.map(drop)
                 }
                 _ => Ok(()),
             },

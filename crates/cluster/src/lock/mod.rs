@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Transport, Whole};
+use crate::connection::transport::{Call, Transport, whole};
 use crate::reading::reader::{ClusterReader, found};
 use crate::reading::wire::{Meta, shown_time};
 use nodecfg_contract::labels::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
@@ -85,7 +85,7 @@ pub struct LeaseView {
     pub renewed: Option<Timestamp>,
     /// Number of changes of the holder.
     pub transitions: i64,
-    /// Version of the object.
+    /// Version of the object; empty before its creation.
     pub resource_version: String,
     /// Annotations of the Lease, which include the [`Orders`](nodecfg_observed::Orders).
     pub annotations: BTreeMap<String, String>,
@@ -195,19 +195,6 @@ struct LeaseRequests {
     options: LockOptions,
 }
 
-/// Content to write into a Lease.
-#[derive(Debug, Clone, Copy)]
-struct LeaseContent<'a> {
-    holder: Option<&'a str>,
-    /// Duration of the lock after its last renewal. The server rejects zero.
-    seconds: Option<u64>,
-    acquired: Option<Timestamp>,
-    renewed: Option<Timestamp>,
-    transitions: i64,
-    /// Annotations to keep: a write replaces the whole Lease.
-    annotations: &'a BTreeMap<String, String>,
-}
-
 /// The parts of coordination.k8s.io/v1 Lease that are read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WireLease {
@@ -263,39 +250,40 @@ impl LeaseRequests {
     async fn get(&self) -> Result<Option<LeaseView>, ClusterError> {
         let operation = self.operation(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
-        let wire: Option<WireLease> = found(self.transport.call(&operation, &call, Whole::new).await)?;
+        let wire: Option<WireLease> = found(self.transport.call(&operation, &call, whole).await)?;
         Ok(wire.map(WireLease::into_view))
     }
 
-    /// Creates the Lease, or replaces the version `over`.
-    async fn write(&self, record: LeaseContent<'_>, over: Option<&str>) -> Result<LeaseView, ClusterError> {
+    /// Creates the Lease, or replaces the version that it has.
+    async fn write(&self, lease: &LeaseView) -> Result<LeaseView, ClusterError> {
         // A replacement needs a version to be conditional; a creation with a version is rejected.
         let metadata = json!({
             "name": self.options.name(),
             "namespace": self.options.namespace,
-            "resourceVersion": over.unwrap_or_default(),
+            "resourceVersion": lease.resource_version,
             "labels": {MANAGED_BY_LABEL: MANAGER, FLEET_LABEL: self.options.fleet.as_str()},
-            "annotations": record.annotations,
+            "annotations": lease.annotations,
         });
-        let (operation, method) = match over {
-            Some(_) => (self.operation(Verb::Update), Method::PUT),
-            None => (self.operation(Verb::Create), Method::POST),
+        let (operation, method) = match lease.resource_version.as_str() {
+            "" => (self.operation(Verb::Create), Method::POST),
+            _ => (self.operation(Verb::Update), Method::PUT),
         };
         let body = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata,
             "spec": {
-                "holderIdentity": record.holder,
-                "leaseDurationSeconds": record.seconds.map(|seconds| seconds.max(1)),
-                "acquireTime": record.acquired.map(micro_time),
-                "renewTime": record.renewed.map(micro_time),
-                "leaseTransitions": record.transitions,
+                "holderIdentity": lease.holder,
+                // The server rejects zero.
+                "leaseDurationSeconds": lease.duration.map(|duration| duration.as_secs().max(1)),
+                "acquireTime": lease.acquired.map(micro_time),
+                "renewTime": lease.renewed.map(micro_time),
+                "leaseTransitions": lease.transitions,
             },
         });
         let uri = format!("{}?fieldManager=nodecfg", operation.path());
         let call = Call::new(method, uri).content("application/json", body.to_string());
-        let wire: WireLease = self.transport.call(&operation, &call, Whole::new).await?;
+        let wire: WireLease = self.transport.call(&operation, &call, whole).await?;
         Ok(wire.into_view())
     }
 }
@@ -330,27 +318,23 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         let sent = Moment::now();
         let unchanged = existing.as_ref().map(|lease| observation.see(lease, sent.instant)).unwrap_or_default();
         let now = requests.transport.server_time();
-        let mut annotations = existing.as_ref().map(|lease| lease.annotations.clone()).unwrap_or_default();
-        // An abort of an earlier holder must not stop this one.
-        remove_other_aborts(&mut annotations, me);
-        let content = |transitions| LeaseContent {
-            holder: Some(me),
-            seconds: Some(duration.as_secs()),
+        let mut taken = LeaseView {
+            holder: Some(me.clone()),
+            duration: SignedDuration::try_from(*duration).ok(),
             acquired: Some(now),
             renewed: Some(now),
-            transitions,
-            annotations: &annotations,
+            ..existing.clone().unwrap_or_default()
         };
-        // A write that ends after the duration of the lock is useless.
-        let writer = LeaseRequests { transport: requests.transport.within(*duration), ..requests.clone() };
-        let attempt = match (decide(existing.as_ref(), me, unchanged, *duration), &existing) {
-            (Acquire::TakeOver(reason), Some(lease)) => {
+        // An abort of an earlier holder must not stop this one.
+        remove_other_aborts(&mut taken.annotations, me);
+        match (decide(existing.as_ref(), me, unchanged, *duration), &existing) {
+            (Acquire::TakeOver(reason), _) => {
                 if let TakeoverReason::Expired(holder) = &reason {
                     tracing::warn!("taking over the lock {}, which {holder} no longer renews", requests.display());
                 }
                 // The API server accepts no larger number.
-                let transitions = (lease.transitions + i64::from(reason != TakeoverReason::Mine)).min(i32::MAX.into());
-                writer.write(content(transitions), Some(&lease.resource_version)).await
+                taken.transitions =
+                    (taken.transitions + i64::from(reason != TakeoverReason::Mine)).min(i32::MAX.into());
             }
             (Acquire::HeldBy { holder, left: unobserved }, Some(lease)) => {
                 let name = requests.display();
@@ -377,11 +361,11 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                 tokio::time::sleep(pause.min(left).min(unobserved)).await;
                 continue;
             }
-            (Acquire::Create | Acquire::TakeOver(_) | Acquire::HeldBy { .. }, _) => {
-                writer.write(content(0), None).await
-            }
-        };
-        match attempt {
+            (Acquire::Create | Acquire::HeldBy { .. }, _) => {}
+        }
+        // A write that ends after the duration of the lock is useless.
+        let writer = LeaseRequests { transport: requests.transport.within(*duration), ..requests.clone() };
+        match writer.write(&taken).await {
             Ok(lease) => return Ok(HeldLock::start(requests, lease, sent)),
             // Another client was faster, or the response to a successful write was lost: read again.
             Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })

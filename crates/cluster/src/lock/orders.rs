@@ -1,10 +1,8 @@
 //! Orders of a fleet, written into its Lease by clients that do not hold the lock.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
-use super::{LeaseContent, LeaseRequests, LeaseView, LockOptions, MAX_CONFLICTS};
+use super::{LeaseRequests, LeaseView, LockOptions, MAX_CONFLICTS};
 use crate::connection::error::ClusterError;
 use crate::reading::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
@@ -64,24 +62,6 @@ impl LeaseRequests {
         let orders = view.as_ref().map(|view| self.orders(view)).transpose()?.unwrap_or_default();
         Ok(LeaseSnapshot { lease: self.display(), view, orders, now: self.transport.server_time() })
     }
-
-    /// Replaces only the annotations of a Lease. Creates a missing Lease, without a holder.
-    async fn write_annotations(
-        &self,
-        view: Option<&LeaseView>,
-        annotations: &BTreeMap<String, String>,
-    ) -> Result<LeaseView, ClusterError> {
-        let seconds = |view: &LeaseView| view.duration.and_then(|held| u64::try_from(held.as_secs()).ok());
-        let record = LeaseContent {
-            holder: view.and_then(|view| view.holder.as_deref()),
-            seconds: view.and_then(seconds),
-            acquired: view.and_then(|view| view.acquired),
-            renewed: view.and_then(|view| view.renewed),
-            transitions: view.map_or(0, |view| view.transitions),
-            annotations,
-        };
-        self.write(record, view.map(|view| view.resource_version.as_str())).await
-    }
 }
 
 /// Current orders of a fleet and the holder of its lock.
@@ -106,9 +86,10 @@ pub async fn update_orders(
     loop {
         let snapshot = requests.snapshot().await?;
         let Some(orders) = change(&snapshot) else { return Ok(snapshot) };
-        let mut annotations = snapshot.view.as_ref().map(|view| view.annotations.clone()).unwrap_or_default();
-        orders.write(&mut annotations);
-        match requests.write_annotations(snapshot.view.as_ref(), &annotations).await {
+        // Only the annotations change. A missing Lease is created, without a holder.
+        let mut lease = snapshot.view.clone().unwrap_or_default();
+        orders.write(&mut lease.annotations);
+        match requests.write(&lease).await {
             Ok(view) => {
                 let now = requests.transport.server_time();
                 return Ok(LeaseSnapshot { lease: snapshot.lease, view: Some(view), orders, now });

@@ -14,7 +14,7 @@ use super::reader::ClusterReader;
 use super::wire::{IgnoredContent, LabelKeys, WireNode};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, One, Whole};
+use crate::connection::transport::{Call, One, whole};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 use nodecfg_observed::ServerVersion;
@@ -79,7 +79,7 @@ impl ClusterReader {
     /// user may read, so that clusters without NodeConfigs need no permission for them.
     pub(crate) async fn serves_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let call = Call::new(Method::GET, NODE_CONFIGS_API.to_owned());
-        match self.transport.call(operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.transport.call(operation, &call, whole::<IgnoredContent>).await {
             Ok(_) => Ok(true),
             Err(
                 ClusterError::DefinitionMissing { .. }

@@ -3,7 +3,6 @@
 //! Requests are sent once: the caller asks again after its interval.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use crate::connection::operation::escape;
 use crate::connection::transport::{Call, Transport};
 use http_body_util::{BodyExt as _, Limited};
 use kubelet_config::values::label::check_dns_label;
+use nodecfg_contract::{ObjectId, ObjectRef};
 
 /// Limit of the bytes read from a response. etcd's default limit is 1.5 MiB for an object.
 const LIMIT: usize = 2 << 20;
@@ -31,28 +31,6 @@ type Kinds = Arc<BTreeMap<String, ServedKind>>;
 pub struct ObjectReader {
     transport: Transport,
     known: Arc<Mutex<BTreeMap<String, Kinds>>>,
-}
-
-/// Object to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted<'a> {
-    /// `v1`, or `<group>/<version>`.
-    pub api_version: &'a str,
-    /// Kind.
-    pub kind: &'a str,
-    /// Namespace; `None` for objects of the cluster.
-    pub namespace: Option<&'a str>,
-    /// What identifies it.
-    pub by: Identity<'a>,
-}
-
-/// What identifies an object of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity<'a> {
-    /// Its name.
-    Name(&'a str),
-    /// Key and value of a label that no other object has.
-    Label(&'a str, &'a str),
 }
 
 /// Reason why an object was not read.
@@ -146,20 +124,20 @@ impl ObjectReader {
     ///
     /// # Errors
     /// The kind is not served, the object is missing or forbidden, or the server does not answer. Nothing is retried.
-    pub async fn get(&self, wanted: Wanted<'_>) -> Result<Value, ObjectError> {
-        let Wanted { api_version, kind, namespace, by } = wanted;
+    pub async fn get(&self, wanted: &ObjectRef) -> Result<Value, ObjectError> {
+        let ObjectRef { api_version, kind, namespace, by } = wanted;
         let kinds = self.kinds(api_version).await?;
-        let not_served = || ObjectError::NotServed { kind: kind.to_owned(), api_version: api_version.to_owned() };
+        let not_served = || ObjectError::NotServed { kind: kind.clone(), api_version: api_version.clone() };
         let served = kinds.get(kind).ok_or_else(not_served)?;
         if served.namespaced != namespace.is_some() {
-            return Err(ObjectError::WrongScope { kind: kind.to_owned(), namespaced: served.namespaced });
+            return Err(ObjectError::WrongScope { kind: kind.clone(), namespaced: served.namespaced });
         }
-        let scope = namespace.map(|namespace| format!("/namespaces/{}", escape(namespace))).unwrap_or_default();
+        let scope = namespace.as_ref().map(|name| format!("/namespaces/{}", escape(name.as_str()))).unwrap_or_default();
         let all = format!("{}{scope}/{}", root(api_version), escape(&served.name));
         let object = wanted.to_string();
         let found = match by {
-            Identity::Name(name) => self.read::<Value>(format!("{all}/{}", escape(name))).await,
-            Identity::Label(key, value) => {
+            ObjectId::Name(name) => self.read::<Value>(format!("{all}/{}", escape(name))).await,
+            ObjectId::Label { key, value } => {
                 let selector = escape(&format!("{key}={value}"));
                 let path = format!("{all}?labelSelector={selector}&limit=2");
                 match self.read::<List>(path).await.map(|list| <[Value; 1]>::try_from(list.items)) {
@@ -174,7 +152,7 @@ impl ObjectReader {
             Ok(found) => Ok(found),
             Err(AttemptError::Status { code: 403, .. }) => {
                 let group = api_version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
-                let verb = if matches!(by, Identity::Name(_)) { "get" } else { "list" };
+                let verb = if matches!(by, ObjectId::Name(_)) { "get" } else { "list" };
                 Err(ObjectError::Forbidden { object, verb, resource: format!("{}{group}", served.name) })
             }
             Err(AttemptError::Status { code: 404, .. }) => {
@@ -237,19 +215,6 @@ fn root(api_version: &str) -> String {
     match api_version.split_once('/') {
         Some((group, version)) => format!("/apis/{}/{}", escape(group), escape(version)),
         None => format!("/api/{}", escape(api_version)),
-    }
-}
-
-impl fmt::Display for Wanted<'_> {
-    /// Kind, namespace, and name or label.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, namespace, by, .. } = self;
-        match (namespace, by) {
-            (Some(namespace), Identity::Name(name)) => write!(f, "{kind} {namespace}/{name}"),
-            (None, Identity::Name(name)) => write!(f, "{kind} {name}"),
-            (Some(namespace), Identity::Label(key, value)) => write!(f, "{kind} {namespace} with {key}={value}"),
-            (None, Identity::Label(key, value)) => write!(f, "{kind} with {key}={value}"),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of reads of any kind: against the sandbox, and over a fake connection.
 
+use nodecfg_contract::names::NamespaceName;
 use serde_json::json;
 
 use super::*;
@@ -7,8 +8,13 @@ use crate::connection::fake::{Log, RecordedRequest, Reply, options, serving};
 
 const APPS: &str = "apps/v1";
 
-fn wanted<'a>(api_version: &'a str, kind: &'a str, namespace: Option<&'a str>, name: &'a str) -> Wanted<'a> {
-    Wanted { api_version, kind, namespace, by: Identity::Name(name) }
+fn wanted(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.map(|name| NamespaceName::new(name).expect("a name")),
+        by: ObjectId::Name(name.to_owned()),
+    }
 }
 
 fn reader(answer: impl FnMut(&RecordedRequest) -> Reply + Send + 'static) -> (ObjectReader, Log) {
@@ -34,7 +40,7 @@ async fn asks_once_for_the_kinds_of_a_group() {
         _ => Reply::Json(200, json!({"kind": "Deployment"})),
     });
     for name in ["a", "b"] {
-        assert_eq!(objects.get(wanted(APPS, "Deployment", Some("x"), name)).await, Ok(json!({"kind": "Deployment"})));
+        assert_eq!(objects.get(&wanted(APPS, "Deployment", Some("x"), name)).await, Ok(json!({"kind": "Deployment"})));
     }
     let expected = [
         "GET /apis/apps/v1",
@@ -51,16 +57,16 @@ async fn refusals_name_the_fix() {
             "/apis/apps/v1" => served(),
             _ => Reply::Json(code, json!({"kind": "Status", "message": "a\u{1b}[2J", "reason": "Why", "code": code})),
         });
-        objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string()
+        objects.get(&wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string()
     };
     assert_eq!(get(403).await, "reading Deployment x/a is forbidden; grant the verb get on deployments.apps");
     assert_eq!(get(404).await, "Deployment x/a is missing; check its namespace and its name or label");
     assert_eq!(get(500).await, "Deployment x/a cannot be read: the API server returns 500: a [2J");
     let (objects, log) = reader(|_| served());
-    let error = objects.get(wanted(APPS, "Deployment", None, "a")).await.unwrap_err();
+    let error = objects.get(&wanted(APPS, "Deployment", None, "a")).await.unwrap_err();
     assert_eq!(error.to_string(), "Deployment is in a namespace; add `namespace` to the gate");
     for kind in ["Scale", "StatefulSet"] {
-        let error = objects.get(wanted(APPS, kind, Some("x"), "a")).await.unwrap_err();
+        let error = objects.get(&wanted(APPS, kind, Some("x"), "a")).await.unwrap_err();
         assert!(error.to_string().starts_with(&format!("the API server does not serve {kind} of apps/v1")), "{error}");
     }
     assert_eq!(log.lines(), ["GET /apis/apps/v1"]);
@@ -76,7 +82,7 @@ async fn missing_group_is_asked_again() {
         }
         _ => Reply::Json(200, json!({})),
     });
-    let get = async || objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await;
+    let get = async || objects.get(&wanted(APPS, "Deployment", Some("x"), "a")).await;
     assert!(matches!(get().await, Err(ObjectError::NotServed { .. })));
     assert_eq!(get().await, Ok(json!({})));
 }
@@ -88,7 +94,7 @@ async fn large_unreadable_and_broken_responses_are_failures() {
             "/apis/apps/v1" => served(),
             _ => reply.take().unwrap_or(Reply::Reset),
         });
-        objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string()
+        objects.get(&wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string()
     };
     let large = get(Some(Reply::Text(format!("\"{}\"", "x".repeat(LIMIT))))).await;
     assert!(large.ends_with("larger than 2 MiB"), "{large}");
@@ -102,7 +108,7 @@ async fn silent_server_is_a_failure_after_the_time_limit() {
     let (client, _) = serving(|_| Reply::Silence);
     let options = crate::ReaderOptions { request_timeout: Duration::from_millis(100), ..options() };
     let objects = ClusterReader::new(client, "https://fake", options).objects();
-    let error = objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string();
+    let error = objects.get(&wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err().to_string();
     assert_eq!(error, "the list of kinds of apps/v1 cannot be read: no response within 0 s");
 }
 
@@ -112,8 +118,8 @@ async fn names_are_escaped() {
         "/apis/apps/v1" => served(),
         _ => Reply::Json(200, json!({})),
     });
-    objects.get(wanted(APPS, "Deployment", Some("../x"), "a/../b?c")).await.unwrap();
-    assert_eq!(log.lines()[1], "GET /apis/apps/v1/namespaces/..%2Fx/deployments/a%2F..%2Fb%3Fc");
+    objects.get(&wanted(APPS, "Deployment", Some("x"), "a/../b?c")).await.unwrap();
+    assert_eq!(log.lines()[1], "GET /apis/apps/v1/namespaces/x/deployments/a%2F..%2Fb%3Fc");
 }
 
 /// An aggregated API server answers for its own group only, but what it names would become a part of paths.
@@ -123,7 +129,7 @@ async fn kinds_with_names_that_are_no_resources_are_not_served() {
         let (objects, log) = reader(move |_| {
             Reply::Json(200, json!({"resources": [{"name": name, "kind": "Deployment", "namespaced": true}]}))
         });
-        let error = objects.get(wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err();
+        let error = objects.get(&wanted(APPS, "Deployment", Some("x"), "a")).await.unwrap_err();
         assert!(matches!(error, ObjectError::NotServed { .. }), "{name:?}: {error}");
         assert_eq!(log.lines(), ["GET /apis/apps/v1"]);
     }
@@ -138,10 +144,10 @@ async fn finds_kinds_of_the_sandbox() {
     let embedded = Embedded::start(options, specs).await.unwrap();
     let objects =
         ClusterReader::new(embedded.client(), "https://sandbox", crate::connection::fake::options()).objects();
-    let node = objects.get(wanted("v1", "Node", None, "node-1")).await.expect("the node");
+    let node = objects.get(&wanted("v1", "Node", None, "node-1")).await.expect("the node");
     assert_eq!(node["kind"], "Node");
-    let error = objects.get(wanted("v1", "Node", None, "node-2")).await.unwrap_err();
+    let error = objects.get(&wanted("v1", "Node", None, "node-2")).await.unwrap_err();
     assert!(matches!(error, ObjectError::Missing { .. }), "{error}");
-    let error = objects.get(wanted("v1", "Gadget", None, "node-1")).await.unwrap_err();
+    let error = objects.get(&wanted("v1", "Gadget", None, "node-1")).await.unwrap_err();
     assert!(matches!(error, ObjectError::NotServed { .. }), "{error}");
 }

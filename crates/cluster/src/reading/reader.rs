@@ -18,7 +18,7 @@ use super::wire::{WireConfigMap, WireMetadata, WireVersion};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
 use crate::connection::retry::RetryPolicy;
-use crate::connection::transport::{Call, Limits, One, Transport, Whole};
+use crate::connection::transport::{Call, Limits, One, Transport, whole};
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::labels::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::names::NodeName;
@@ -182,7 +182,7 @@ impl ClusterReader {
     }
 
     async fn get<T: serde::de::DeserializeOwned>(&self, operation: &Operation) -> Result<T, ClusterError> {
-        self.transport.call(operation, &Call::new(Method::GET, operation.path()), Whole::new).await
+        self.transport.call(operation, &Call::new(Method::GET, operation.path()), whole).await
     }
 }
 

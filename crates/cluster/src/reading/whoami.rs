@@ -7,7 +7,7 @@ use serde_json::json;
 use super::reader::ClusterReader;
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Kind, Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 
 /// SelfSubjectReview is v1 since Kubernetes 1.28; 1.27 may serve a beta.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -53,7 +53,7 @@ impl ClusterReader {
             let body = json!({"apiVersion": format!("{group}/{version}"), "kind": REVIEWS.kind});
             let uri = format!("/apis/{group}/{version}/{}", REVIEWS.plural);
             let call = Call::new(Method::POST, uri).content("application/json", body.to_string());
-            match self.transport.call(&operation, &call, Whole::<Review>::new).await {
+            match self.transport.call(&operation, &call, whole::<Review>).await {
                 Ok(review) => return Ok(Some(review.status.user_info.username).filter(|name| !name.is_empty())),
                 Err(
                     error @ (ClusterError::Forbidden { .. }

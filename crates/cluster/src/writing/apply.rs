@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Kind, Operation, Resource, Verb};
-use crate::connection::transport::{Call, Transport, Whole};
+use crate::connection::transport::{Call, Transport, whole};
 use crate::reading::reader::{ClusterReader, found};
 use crate::reading::wire::IgnoredContent;
 
@@ -171,7 +171,7 @@ impl Applier {
     pub async fn serves(&self, target: &Target) -> Result<bool, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Other(target.kind), None);
         let call = Call::new(Method::GET, Resource::Other(target.kind).root().into_owned());
-        let served: Option<Served> = found(self.transport.call(&operation, &call, Whole::new).await)?;
+        let served: Option<Served> = found(self.transport.call(&operation, &call, whole).await)?;
         Ok(served.unwrap_or_default().resources.iter().any(|resource| resource.name == target.kind.plural))
     }
 
@@ -186,7 +186,7 @@ impl Applier {
         let operation = target.operation(Verb::Patch);
         let uri = format!("{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict&force={force}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/apply-patch+yaml", object.to_string());
-        match self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.transport.call(&operation, &call, whole::<IgnoredContent>).await {
             Ok(_) => Ok(()),
             // The other 409 is about a resourceVersion, and this request sends none.
             Err(ClusterError::Conflict { operation, message }) => Err(ClusterError::FieldsTaken { operation, message }),
@@ -198,7 +198,7 @@ impl Applier {
     pub async fn remove(&self, target: &Target) -> Result<(), ClusterError> {
         let operation = target.operation(Verb::Delete);
         let call = Call::new(Method::DELETE, operation.path());
-        found(self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await).map(drop)
+        found(self.transport.call(&operation, &call, whole::<IgnoredContent>).await).map(drop)
     }
 
     /// Waits until the server serves what a CustomResourceDefinition describes.
@@ -210,7 +210,7 @@ impl Applier {
         let call = Call::new(Method::GET, operation.path());
         let began = nodecfg_clock::instant();
         loop {
-            let wire: WireDefinition = self.transport.call(&operation, &call, Whole::new).await?;
+            let wire: WireDefinition = self.transport.call(&operation, &call, whole).await?;
             let conditions = wire.status.unwrap_or_default().conditions.unwrap_or_default();
             if conditions.iter().any(|condition| condition.kind == "Established" && condition.status == "True") {
                 return Ok(());

@@ -9,7 +9,7 @@ use super::permission::admitted;
 use super::writer::{ClusterWriter, FIELD_MANAGER};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::binding::Binding;
 use crate::reading::reader::ClusterReader;
 use crate::reading::references::Referrer;
@@ -118,7 +118,7 @@ impl ClusterWriter {
         );
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content(JSON_PATCH, patch.to_string());
-        match self.call(operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(operation, &call, whole::<IgnoredContent>).await {
             Ok(_) | Err(ClusterError::NotFound { .. }) if found.is_stuck_in_deletion() => {
                 self.create_node_config(operation, name, change).await
             }
@@ -174,7 +174,7 @@ impl ClusterWriter {
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
-        let answer = self.call(operation, &call, Whole::<Referrer>::new).await?;
+        let answer = self.call(operation, &call, whole::<Referrer>).await?;
         assigned_source(operation, change, answer, self.reader.binding)
     }
 }

@@ -5,7 +5,7 @@ use http::Method;
 use super::writer::ClusterWriter;
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::wire::IgnoredContent;
 use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::{ContentHash, KUBELET_KEY};
@@ -39,7 +39,7 @@ impl ClusterWriter {
             "preconditions": {"uid": map.uid, "resourceVersion": map.resource_version},
         });
         let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(&operation, &call, whole::<IgnoredContent>).await {
             Ok(_) => Ok(Deletion::Deleted),
             Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(Deletion::Gone),
             Err(ClusterError::Conflict { .. }) => Ok(Deletion::Changed),

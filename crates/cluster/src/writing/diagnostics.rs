@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::apply::Target;
 use crate::connection::error::ClusterError;
 use crate::connection::operation::Verb;
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::reader::{ClusterReader, found};
 use nodecfg_contract::installation::{AGENT_DAEMON_SET, AGENT_NAMESPACE};
 
@@ -67,6 +67,6 @@ impl ClusterReader {
         let Some(target) = Target::of(&installed.object()) else { return Ok(None) };
         let operation = target.operation(Verb::Get);
         let call = Call::new(Method::GET, operation.path());
-        found(self.transport.call(&operation, &call, Whole::<Value>::new).await)
+        found(self.transport.call(&operation, &call, whole::<Value>).await)
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::writer::{FIELD_MANAGER, config_map, probe};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::binding::Binding;
 use crate::reading::reader::ClusterReader;
 use crate::reading::wire::IgnoredContent;
@@ -165,7 +165,7 @@ impl ClusterReader {
     ) -> Result<T, ClusterError> {
         let uri = format!("{}?dryRun=All&fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
-        self.transport.call(operation, &call, Whole::<T>::new).await
+        self.transport.call(operation, &call, whole::<T>).await
     }
 
     /// Sends an access review of this right; log messages and errors name `operation`.
@@ -185,7 +185,7 @@ impl ClusterReader {
             "spec": {"resourceAttributes": attributes},
         });
         let call = Call::new(Method::POST, REVIEWS.to_owned()).content("application/json", body.to_string());
-        match self.transport.call(operation, &call, Whole::<Review>::new).await {
+        match self.transport.call(operation, &call, whole::<Review>).await {
             Ok(review) => Ok(Some(review.status.allowed)),
             Err(
                 error @ (ClusterError::Forbidden { .. }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::writer::{ClusterWriter, FIELD_MANAGER, labels};
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Whole};
+use crate::connection::transport::{Call, whole};
 use crate::reading::wire::IgnoredContent;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::pool_pointer::PoolPointer;
@@ -69,7 +69,7 @@ impl ClusterWriter {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let body = config_map(&name, spec, version).to_string();
         let call = Call::new(method, uri).content("application/json", body);
-        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(&operation, &call, whole::<IgnoredContent>).await {
             // The response to an earlier attempt may be lost.
             Err(error @ (ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. })) => {
                 let found = self.reader.config_map(&spec.namespace, &name).await?;

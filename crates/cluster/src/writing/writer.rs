@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 use crate::connection::error::ClusterError;
 use crate::connection::operation::{Operation, Resource, Verb};
-use crate::connection::transport::{Call, Decode, Whole};
+use crate::connection::transport::{Call, Decode, whole};
 use crate::lock::{HeldLock, LockView};
 use crate::reading::reader::ClusterReader;
 use crate::reading::wire::{IgnoredContent, WireConfigMap};
@@ -116,7 +116,7 @@ impl ClusterWriter {
         let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(namespace), name);
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::POST, uri).content("application/json", config_map(map).to_string());
-        match self.call(&operation, &call, Whole::<WireConfigMap>::new).await {
+        match self.call(&operation, &call, whole::<WireConfigMap>).await {
             Ok(_) => Ok(Created::Created),
             Err(error @ ClusterError::AlreadyExists { .. }) => {
                 // Missing again: another client deletes ConfigMaps. Return the first error.
@@ -138,7 +138,7 @@ impl ClusterWriter {
         let operation = Operation::on_all(Verb::Create, Resource::Events, Some(EVENT_NAMESPACE));
         let call =
             Call::new(Method::POST, operation.path()).content("application/json", event(notice, COMPONENT).to_string());
-        let sent = self.reader.transport.call_once(&operation, &call, Whole::<IgnoredContent>::new());
+        let sent = self.reader.transport.call_once(&operation, &call, whole::<IgnoredContent>());
         let problem = match tokio::time::timeout(EVENT_PATIENCE, sent).await {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error.to_string(),

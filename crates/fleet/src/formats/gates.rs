@@ -8,13 +8,14 @@ use serde_json::json;
 use crate::RolloutPolicy;
 use crate::fields::{At, Fields, Located, Map, ReadField, bad_value, choices, dns_label_schema, map};
 use crate::gates::{
-    Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, NODE, ObjectId, ObjectRef, PATIENCE,
-    PrometheusQuery, Wanted, parse_condition, parse_json_path_value,
+    Baseline, Gate, GateCheck, MAX_GATES, MAX_JSON_PATH, MAX_QUERY, Moment, NODE, PATIENCE, PrometheusQuery, Wanted,
+    parse_condition, parse_json_path_value,
 };
 use kubelet_config::document::Node;
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::values::label::{check_dns_subdomain, check_label_key, check_label_value};
 use nodecfg_contract::names::{GateName, NamespaceName};
+use nodecfg_contract::{ObjectId, ObjectRef};
 
 map! {
     /// A condition that must hold before a step of a rollout. Exactly one of prometheus and object.

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use json_path::JsonPath;
 use kubelet_config::values::duration;
-use nodecfg_contract::names::{GateName, NamespaceName, NodeName};
+use nodecfg_contract::names::{GateName, NodeName};
 use nodecfg_contract::printable::escaped;
+use nodecfg_contract::{ObjectId, ObjectRef};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -79,7 +80,7 @@ pub enum GateCheck {
     },
     /// State of a Kubernetes object.
     Object {
-        /// The object.
+        /// The object. [`NODE`] in its name or label stands for the name of a node.
         object: ObjectRef,
         /// The wanted state.
         wanted: Wanted,
@@ -103,46 +104,6 @@ pub enum Baseline {
     Use,
     /// They block like any other.
     Ignore,
-}
-
-/// A Kubernetes object of any kind.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectRef {
-    /// `v1`, or `<group>/<version>`.
-    pub api_version: String,
-    /// Kind, such as `Deployment`.
-    pub kind: String,
-    /// Namespace; `None` for objects of the cluster.
-    pub namespace: Option<NamespaceName>,
-    /// What identifies it.
-    pub by: ObjectId,
-}
-
-/// What identifies an object of a kind. [`NODE`] in it stands for the name of a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectId {
-    /// Its name.
-    Name(String),
-    /// A label that no other object of the kind has with this value.
-    Label {
-        /// Key of the label.
-        key: String,
-        /// Value of the label.
-        value: String,
-    },
-}
-
-impl fmt::Display for ObjectRef {
-    /// Prints for example `Deployment mesh/gw`, or `Volume storage with node=n1`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, namespace, by, .. } = self;
-        match (namespace, by) {
-            (Some(namespace), ObjectId::Name(name)) => write!(f, "{kind} {namespace}/{name}"),
-            (None, ObjectId::Name(name)) => write!(f, "{kind} {name}"),
-            (Some(namespace), ObjectId::Label { key, value }) => write!(f, "{kind} {namespace} with {key}={value}"),
-            (None, ObjectId::Label { key, value }) => write!(f, "{kind} with {key}={value}"),
-        }
-    }
 }
 
 /// Wanted state of an object.

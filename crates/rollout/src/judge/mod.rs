@@ -9,8 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::instant::Instant;
+use nodecfg_contract::ObjectRef;
 use nodecfg_contract::printable::remark;
-use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, ObjectRef, PrometheusQuery, Question};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, PrometheusQuery, Question};
 
 mod object;
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{GateState, subject, unknown};
+use nodecfg_contract::ObjectRef;
 use nodecfg_contract::printable::remark;
+use nodecfg_fleet::gates::Wanted;
 use nodecfg_fleet::gates::json_path::JsonPath;
-use nodecfg_fleet::gates::{ObjectRef, Wanted};
 
 /// Compares an object with the wanted state. A state that the object does not have, or that its controller reported for
 /// an earlier generation, is unknown.

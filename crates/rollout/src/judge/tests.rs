@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Answer, GateState, KnownSeries, Series, judge};
 use nodecfg_contract::names::{GateName, NamespaceName};
+use nodecfg_contract::{ObjectId, ObjectRef};
 use nodecfg_fleet::gates::json_path::JsonPath;
-use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PATIENCE, PrometheusQuery, Wanted};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, PATIENCE, PrometheusQuery, Wanted};
 use nodecfg_fleet::gates::{parse_condition, parse_json_path_value};
 
 fn prometheus(baseline: Baseline) -> Gate {

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::events::{SimEvent, clock, stop, switch};
 use super::simulation::{Simulation, asking_gates};
 use nodecfg_contract::names::GateName;
-use nodecfg_fleet::gates::{Gate, GateCheck, Moment, ObjectId, ObjectRef, Wanted};
+use nodecfg_contract::{ObjectId, ObjectRef};
+use nodecfg_fleet::gates::{Gate, GateCheck, Moment, Wanted};
 use nodecfg_fleet::{NodeShare, Steps};
 use nodecfg_plan::fixtures::{canary, desired, node, observed, policy, pool};
 

@@ -9,8 +9,9 @@ use super::super::Machine;
 use super::{ASSIGN, rollout, rollout_over, target, three};
 use crate::scenario::Scenario;
 use nodecfg_contract::names::GateName;
+use nodecfg_contract::{ObjectId, ObjectRef};
 use nodecfg_fleet::RolloutPolicy;
-use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, ObjectId, ObjectRef, PrometheusQuery, Question, Wanted};
+use nodecfg_fleet::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question, Wanted};
 use nodecfg_fleet::hold::{Hold, HoldReason};
 use nodecfg_observed::{Node, Observed};
 use nodecfg_plan::fixtures::{

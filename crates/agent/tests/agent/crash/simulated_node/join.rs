@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
-use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use nodecfg_contract::Placement;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
@@ -76,8 +76,8 @@ impl SimulatedNode {
                 });
                 JoinAnswer::Pointer(if down { Err(gone()) } else { Ok(config) })
             }
-            JoinRequest::Create(_) if down => JoinAnswer::Created(Err(gone())),
-            JoinRequest::Create(new) => JoinAnswer::Created(Ok(self.create(*new))),
+            JoinRequest::Create { .. } if down => JoinAnswer::Created(Err(gone())),
+            JoinRequest::Create { spec, .. } => JoinAnswer::Created(Ok(self.create(*spec))),
             JoinRequest::RemoveTaint(uid) => {
                 assert_eq!(uid, UID);
                 assert!(down || self.answers(), "the kubelet does not answer\n{}", self.log);
@@ -87,20 +87,13 @@ impl SimulatedNode {
         }
     }
 
-    fn create(&mut self, new: NewNodeConfig) -> Option<Box<NodeConfig>> {
+    fn create(&mut self, spec: NodeConfigSpec) -> Option<Box<NodeConfig>> {
         if self.config.is_some() {
             return None;
         }
-        let NewNodeConfig { source, content_hash, max_disruption, placement, .. } = new;
         let created = NodeConfig {
             metadata: Metadata { generation: 1, uid: "uid-config".to_owned(), ..Metadata::default() },
-            spec: NodeConfigSpec {
-                config_source: Some(source),
-                content_hash: Some(content_hash),
-                max_disruption: Some(max_disruption),
-                placement,
-                self_assigned: true,
-            },
+            spec,
             ..NodeConfig::default()
         };
         self.join.created += 1;
