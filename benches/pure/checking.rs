@@ -69,7 +69,7 @@ fn proof(criterion: &mut Criterion, text: &str) {
     let labels: String = (0..58).map(|at| format!("example.com/label-{at}=a,")).collect();
     let flags = labels.split_inclusive(',').map(|label| format!("--node-labels={}", label.trim_end_matches(',')));
     let arguments = flags.chain(["--max-pods=60".to_owned(), "--registry-qps=9".to_owned()]).collect();
-    let process = KubeletProcess { arguments, started: 1_000 };
+    let process = KubeletProcess { arguments, started: 1_000, pid: 7 };
     let compared = || compare(Some(text), &files, &process, Minor(36)).unwrap();
     assert!(compared().overridden.len() >= 3, "{:?}", compared());
     let mut group = criterion.benchmark_group("an agent");

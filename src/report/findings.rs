@@ -42,13 +42,13 @@ struct FindingDiagnostic<'a> {
 }
 
 impl<'a> FindingDiagnostic<'a> {
-    fn new(finding: &'a Finding, texts: &SourceTexts<'_>, secrets: &mut SecretLines) -> Self {
+    fn new(finding: &'a Finding, texts: &SourceTexts<'_>, hidden: &mut HiddenLines) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts(&place.file)?;
             // An empty file has no line to show.
-            let shown = !text.is_empty() && has_short_lines(text, finding) && !secrets.are_near(text, finding);
+            let shown = !text.is_empty() && has_short_lines(text, finding) && !hidden.are_near(text, finding);
             (place.offset.saturating_add(place.len) <= text.len() && shown)
-                .then(|| NamedSource::new(&place.file, Arc::clone(text)).with_language("yaml"))
+                .then(|| NamedSource::new(printable::escaped(&place.file), Arc::clone(text)).with_language("yaml"))
         });
         let elsewhere =
             |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);
@@ -63,7 +63,7 @@ impl<'a> FindingDiagnostic<'a> {
             Some(kubelets) => format!("{} ({kubelets})", finding.code),
             None => finding.code.to_owned(),
         };
-        Self { finding, source, code, help: (!help.is_empty()).then(|| help.join("\n")) }
+        Self { finding, source, code, help: (!help.is_empty()).then(|| printable::lines(&help.join("\n"))) }
     }
 }
 
@@ -77,20 +77,25 @@ fn has_short_lines(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// The lines of each file that may hold a secret. Each file is searched once.
+/// The lines of each file that are never shown: they may hold a secret, or have characters that control a terminal or
+/// cannot be seen. Each file is searched once.
 #[derive(Default)]
-struct SecretLines(BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>>);
+struct HiddenLines(BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>>);
 
-impl SecretLines {
-    /// Reports whether a potential secret is in the lines of a place in the finding's file, or in the lines around it.
+impl HiddenLines {
+    /// Reports whether one of them is in the lines of a place in the finding's file, or in the lines around it.
     fn are_near(&mut self, text: &str, finding: &Finding) -> bool {
         let Some(at) = &finding.place else { return false };
-        let secret = self.0.entry(Arc::clone(&at.file)).or_insert_with(|| secrets::lines(text));
+        let unprintable = |line: &str| line.contains(|c| c != '\t' && printable::is_hidden(c));
+        let hidden = self.0.entry(Arc::clone(&at.file)).or_insert_with(|| {
+            let numbered = (1..).zip(text.lines()).filter(|(_, line)| unprintable(line));
+            secrets::lines(text).into_iter().chain(numbered.map(|(number, _)| number..=number)).collect()
+        });
         let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
         places.filter(|place| at.file == place.file).any(|place| {
             let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
             let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
-            secret.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
+            hidden.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
         })
     }
 }
@@ -150,11 +155,13 @@ impl fmt::Debug for FindingDiagnostic<'_> {
 
 impl fmt::Display for FindingDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.finding.message)?;
+        f.write_str(&printable::lines(&self.finding.message))?;
         match (&self.source, &self.finding.place) {
-            (None, Some(place)) if place.len > 0 => write!(f, " ({place})"),
+            (None, Some(place)) if place.len > 0 => write!(f, " ({})", printable::escaped(&place.to_string())),
             // Most messages about a whole file name it.
-            (None, Some(place)) if !self.finding.message.contains(&*place.file) => write!(f, " ({})", place.file),
+            (None, Some(place)) if !self.finding.message.contains(&*place.file) => {
+                write!(f, " ({})", printable::escaped(&place.file))
+            }
             _ => Ok(()),
         }
     }
@@ -185,7 +192,7 @@ impl Diagnostic for FindingDiagnostic<'_> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let (Some(_), Some(place)) = (&self.source, &self.finding.place) else { return None };
-        let label = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let label = |text: &str| (!text.is_empty()).then(|| printable::one_line(text));
         let first = LabeledSpan::new_primary_with_span(label(&self.finding.label), (place.offset, place.len));
         let related = self
             .finding
@@ -256,10 +263,10 @@ pub fn write_each<'f>(
     width: usize,
 ) -> io::Result<()> {
     let handler = handler(width);
-    let mut secrets = SecretLines::default();
+    let mut hidden = HiddenLines::default();
     for finding in findings {
         let mut report = String::new();
-        let mut diagnostic = FindingDiagnostic::new(finding, texts, &mut secrets);
+        let mut diagnostic = FindingDiagnostic::new(finding, texts, &mut hidden);
         handler.render_report(&mut report, &diagnostic).map_err(io::Error::other)?;
         // On a narrow terminal, wrapped source lines would separate the marks from the marked text.
         if width < WIDTH && report.lines().any(|line| layout::width(line) > width) && diagnostic.source.take().is_some()
@@ -423,8 +430,27 @@ mod tests {
     fn findings_share_the_text_of_their_file() {
         let snapshot = Snapshot::of_texts([("a.yaml", "maxPods: -5\n")]);
         let finding = Finding::error("max-pods", "no").at(Place { len: 7, ..Place::whole_file("a.yaml") });
-        let diagnostic = FindingDiagnostic::new(&finding, &|file| snapshot.text(file), &mut SecretLines::default());
+        let diagnostic = FindingDiagnostic::new(&finding, &|file| snapshot.text(file), &mut HiddenLines::default());
         assert!(Arc::ptr_eq(diagnostic.source.unwrap().inner(), snapshot.text("a.yaml").unwrap()));
+    }
+
+    /// A pull request writes the file, and a node the values that a finding quotes.
+    #[test]
+    fn shows_no_control_characters_of_a_file_or_a_finding() {
+        let hostile = "\u{1b}[2J\u{9b}31m\u{202e}";
+        let text = format!("maxPods: -5 # {hostile}\npodsPerCore: 1\n\n\nregistryBurst: -1\n");
+        let snapshot = Snapshot::of_texts([("a.yaml", text.as_str())]);
+        let burst = Place { offset: text.len() - 3, len: 2, line: 5, ..Place::whole_file("a.yaml") };
+        let findings = [
+            Finding::error("max-pods", hostile).at(Place { len: 7, ..Place::whole_file("a.yaml") }).help(hostile),
+            Finding::error("registry-burst", "no").at(burst.clone()).label(hostile).related(burst, hostile),
+            Finding::error("bad-value", hostile).at(Place::whole_file(hostile)),
+        ];
+        let mut out = Vec::new();
+        write_each(&mut out, &|file| snapshot.text(file), findings.iter(), WIDTH).unwrap();
+        let out = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert!(!out.contains(|c| c != '\n' && printable::is_hidden(c)), "{out:?}");
+        assert!(out.contains("registryBurst: -1") && !out.contains("maxPods: -5"), "{out}");
     }
 
     #[test]

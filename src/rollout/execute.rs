@@ -55,7 +55,8 @@ pub enum Stop {
 pub struct Execution {
     /// Outcome of each node.
     pub outcome: Outcome,
-    /// The first error: of an assignment that was refused, or the one that ended the rollout early.
+    /// The first error: of an assignment or of the release of a mark that was refused, or the one that ended the rollout
+    /// early.
     pub error: Option<ClusterError>,
     /// True if the loss of the fleet's lock ended the rollout.
     pub lock_lost: bool,
@@ -92,18 +93,18 @@ pub async fn execute(
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
         let list_pods = prepare::may_list_pods(rollout.plan, reader).await?;
-        prepare::before_assignments(rollout.plan, writer, listener).await?;
-        Ok::<_, ClusterError>(list_pods)
+        let refused = prepare::before_assignments(rollout.plan, writer, listener).await?;
+        Ok::<_, ClusterError>((list_pods, refused))
     };
     let mut requested = stop.clone();
-    let list_pods = tokio::select! {
+    let (list_pods, refused) = tokio::select! {
         prepared = prepare => prepared?,
         // No node was changed; created ConfigMaps serve the next run.
-        Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => false,
+        Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => (false, None),
     };
     let rollout = Rollout { mode: Mode { list_pods, ..rollout.mode }, ..rollout };
     let mut events = EventSender::start(writer.clone(), &rollout);
-    let execution = {
+    let mut execution = {
         let mut listen = |now: Timestamp, event: &Event| {
             events.send(now, event);
             listener(now, event);
@@ -113,6 +114,7 @@ pub async fn execute(
         run(rollout, reader, Some(writer), signals, &mut listen).await
     };
     events.finish().await;
+    execution.error = execution.error.or(refused);
     Ok(execution)
 }
 

@@ -27,11 +27,12 @@ pub(super) async fn before_assignments(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
-) -> Result<(), ClusterError> {
-    release_marks(plan, writer, listener).await?;
+) -> Result<Option<ClusterError>, ClusterError> {
+    let refused = release_marks(plan, writer, listener).await?;
     create_config_maps(plan, writer, listener).await?;
     move_pointers(plan, writer, listener).await?;
-    complete(plan, writer, listener).await
+    complete(plan, writer, listener).await?;
+    Ok(refused)
 }
 
 /// Checks the permissions of the whole rollout, so that it does not end half-way. Then tries out the first write of each
@@ -80,33 +81,40 @@ fn needs(plan: &Plan) -> Needs<'_> {
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
         drain: plan.drains_nodes(),
-        mark: plan.marks_nodes(),
+        mark: plan.drains_nodes(),
     }
 }
 
-/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue. Annotations
-/// without the taint keep no pods away, so a refusal to remove them does not end the run.
+/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue. Returns the first
+/// refusal that leaves a taint. A kubelet can set the taint as it registers and change the annotations at any time, so a
+/// mark that stays does not end the run.
 async fn release_marks(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
-) -> Result<(), ClusterError> {
+) -> Result<Option<ClusterError>, ClusterError> {
+    let mut refused = None;
     let mut released = stream::iter(&plan.releases)
         .map(|release| async move { (release, writer.release_drain(&release.node, &release.uid).await) })
         .buffer_unordered(RELEASES_AT_A_TIME);
     while let Some((release, result)) = released.next().await {
         match result {
             Ok(_) => {}
-            Err(error) if !release.tainted && !matches!(error, ClusterError::LockLost { .. }) => {
+            Err(error @ (ClusterError::LockLost { .. } | ClusterError::Unreachable { .. })) => return Err(error),
+            Err(error) if release.tainted => {
+                tracing::error!("the taint of an earlier drain stays on node {}: {error}", release.node);
+                refused = refused.or(Some(error));
+                continue;
+            }
+            Err(error) => {
                 tracing::warn!("the annotations of an earlier drain stay on node {}: {error}", release.node);
                 continue;
             }
-            Err(error) => return Err(error),
         }
         let event = Event::from(Progress::MarkReleased).about(release.node.clone());
         listener(nodecfg_clock::now(), &event);
     }
-    Ok(())
+    Ok(refused)
 }
 
 async fn create_config_maps(

@@ -11,7 +11,7 @@ use nodecfg_observed::{Drain, DrainMark, Node, NodeContent};
 use nodecfg_plan::fixtures::{
     desired, fleet, namespace, node, observed, on, options, policy, pool, rendered, replacing, with_config_map,
 };
-use nodecfg_plan::make;
+use nodecfg_plan::{Release, make};
 use serde_json::json;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn rights_of_drains_and_releases_are_checked() {
     let converged = on(node("n1", "a"), &rendered("a", 64).source(&namespace()));
     assert_eq!(drained(converged.clone()), (false, false, false, false));
     assert_eq!(drained(node("n1", "a")), (true, true, true, true));
-    // A mark that an earlier run left is removed without a drain.
+    // A node can register with the mark of a drain. Its release needs no right of the run.
     let plan = desired([]);
     let drain = Drain {
         fleet: plan.fleet,
@@ -41,7 +41,7 @@ fn rights_of_drains_and_releases_are_checked() {
     };
     let mark = DrainMark { tainted: true, drain: Some(drain) };
     let marked = Node { drain_mark: Some(Box::new(mark)), ..converged };
-    assert_eq!(drained(marked), (true, false, false, true));
+    assert_eq!(drained(marked), (true, false, false, false));
 }
 
 /// A writer of a server with NodeConfigs that answers each of their patches with this reply.
@@ -55,6 +55,13 @@ async fn writer(reply: impl Fn() -> Reply + Send + 'static) -> (ClusterWriter, f
             status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}))
         }
         ("PATCH", uri) if uri.contains("/nodeconfigs") => reply(),
+        ("GET", uri) if uri.contains("/nodes/n1") => {
+            let taints =
+                json!([{"key": "status-taint.cluster-autoscaler.kubernetes.io/nodecfg", "effect": "NoSchedule"}]);
+            let metadata = json!({"name": "n1", "uid": "u", "resourceVersion": "1"});
+            Reply::Json(200, json!({"metadata": metadata, "spec": {"taints": taints}}))
+        }
+        ("PATCH", uri) if uri.contains("/nodes/n1") => reply(),
         (_, uri) => {
             let mut object = request.body.clone();
             if uri.contains("/configmaps") {
@@ -109,11 +116,34 @@ async fn hash_that_cannot_be_added_ends_the_run_only_if_it_is_refused() {
         Reply::Json(200, json!({"metadata": {"name": "n1"}, "spec": spec}))
     };
     let order = vec!["configmaps", "nodeconfigs"];
-    assert_eq!(added(done).await, (Ok(()), 1, order.clone()));
+    assert_eq!(added(done).await, (Ok(None), 1, order.clone()));
     let changed = || status(422, "Invalid", "the server rejected our request", json!({}));
-    assert_eq!(added(changed).await, (Ok(()), 0, order.clone()));
+    assert_eq!(added(changed).await, (Ok(None), 0, order.clone()));
     let refused = || status(403, "Forbidden", "User \"ci\" cannot patch resource \"nodeconfigs\"", json!({}));
     assert_eq!(added(refused).await, (Err(true), 0, order));
+}
+
+/// A kubelet can register with the taint of a drain, and change its annotations at any time.
+#[tokio::test]
+async fn mark_that_cannot_be_removed_does_not_end_the_run() {
+    let released = |reply: fn() -> Reply| async move {
+        let (writer, log) = writer(reply).await;
+        let mut plan = plan_with_hash();
+        for pool in &mut plan.pools {
+            pool.left_alone.clear();
+        }
+        let (node, uid) = (node("n1", "a").name, "u".to_owned());
+        plan.releases.push(Release { node, uid, since: Timestamp::UNIX_EPOCH, tainted: true });
+        let result = before_assignments(&plan, &writer, &mut |_, _| {}).await;
+        let created = log.all().iter().any(|request| request.method == "POST" && request.uri.contains("/configmaps"));
+        (result, created)
+    };
+    let changed = || status(422, "Invalid", "the server rejected our request", json!({}));
+    let refused = || status(403, "Forbidden", "User \"ci\" cannot patch resource \"nodes\"", json!({}));
+    for reply in [changed as fn() -> Reply, refused] {
+        let (result, created) = released(reply).await;
+        assert!(matches!(result, Ok(Some(_))) && created, "{result:?}");
+    }
 }
 
 /// A later run may have moved the pointer since: what this run wrote is its precondition, and not an older version.

@@ -23,8 +23,6 @@ const MAX_TIME: Duration = Duration::from_mins(2);
 const AT_ONCE: usize = 8;
 /// Number of such groups without an answer after which no further one is asked.
 const MAX_SILENT: usize = 2;
-/// The answer to a user without the right.
-const FORBIDDEN: RunningConfig = RunningConfig::Unread(UnreadReason::Forbidden);
 
 /// Which kubelets are asked for the configuration that they run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -70,10 +68,11 @@ impl KubeletArgs {
         let nodes = witness::nodes_to_ask(outcome, observed, witnesses);
         let mut unknown: Vec<(NodeName, String)> = Vec::new();
         let asking = async {
-            // The first request shows whether the user has the right.
-            let (first, others) = nodes.split_at(nodes.len().min(1));
+            if let (Some(first), Err(error)) = (nodes.first(), may_ask(&nodes, reader).await) {
+                return unknown.push((first.clone(), reason(&error).to_string()));
+            }
             let mut silent = 0_usize;
-            for part in std::iter::once(first).chain(others.chunks(AT_ONCE)) {
+            for part in nodes.chunks(AT_ONCE) {
                 let mut answers = BTreeMap::new();
                 for (name, answer) in reader.configz_of(part, PATIENCE).await {
                     let document = answer.map(|answer| {
@@ -82,12 +81,7 @@ impl KubeletArgs {
                     match document {
                         Ok(Some(document)) => drop(answers.insert(name, document)),
                         Ok(None) => unknown.push((name, UnreadReason::Unusable.to_string())),
-                        Err(error) => {
-                            unknown.push((name, reason(&error).to_string()));
-                            if matches!(error, ClusterError::Forbidden { .. }) {
-                                return;
-                            }
-                        }
+                        Err(error) => unknown.push((name, reason(&error).to_string())),
                     }
                 }
                 silent = if answers.is_empty() { silent.saturating_add(1) } else { 0 };
@@ -123,28 +117,29 @@ impl KubeletArgs {
         if self.ask_kubelets == Asked::None {
             return BTreeMap::new();
         }
-        let mut answers = BTreeMap::new();
-        // The first request shows whether the user has the right. Without it, one refusal is enough.
-        let (first, others) = nodes.split_at(nodes.len().min(1));
-        for part in [first, others] {
-            if answers.values().any(|answer| *answer == FORBIDDEN) {
-                return nodes.iter().map(|name| (name.clone(), FORBIDDEN)).collect();
-            }
-            for (name, answer) in reader.configz_of(part, PATIENCE).await {
-                let minor = observed.nodes.get(&name).and_then(|node| node.kubelet_version);
-                let answer = match answer {
-                    Ok(configuration) => running_config(configuration, minor.map(|version| Minor(version.minor)))
-                        .map_or(RunningConfig::Unread(UnreadReason::Unusable), RunningConfig::Read),
-                    Err(error) => {
-                        tracing::debug!(node = %name, %error, "the running configuration is unknown");
-                        RunningConfig::Unread(reason(&error))
-                    }
-                };
-                answers.insert(name, answer);
-            }
+        if let Err(error) = may_ask(&nodes, reader).await {
+            return nodes.into_iter().map(|name| (name, RunningConfig::Unread(reason(&error)))).collect();
         }
-        answers
+        let read = |(name, answer): (NodeName, Result<_, ClusterError>)| {
+            let minor = observed.nodes.get(&name).and_then(|node| node.kubelet_version);
+            let answer = match answer {
+                Ok(configuration) => running_config(configuration, minor.map(|version| Minor(version.minor)))
+                    .map_or(RunningConfig::Unread(UnreadReason::Unusable), RunningConfig::Read),
+                Err(error) => {
+                    tracing::debug!(node = %name, %error, "the running configuration is unknown");
+                    RunningConfig::Unread(reason(&error))
+                }
+            };
+            (name, answer)
+        };
+        reader.configz_of(&nodes, PATIENCE).await.into_iter().map(read).collect()
     }
+}
+
+/// Checks the right to ask these kubelets. Only the API server decides on it: an answer of a kubelet must not end the
+/// questions to others.
+async fn may_ask(nodes: &[NodeName], reader: &ClusterReader) -> Result<(), ClusterError> {
+    if nodes.is_empty() { Ok(()) } else { reader.may_ask_kubelets().await }
 }
 
 fn reason(error: &ClusterError) -> UnreadReason {
@@ -154,5 +149,31 @@ fn reason(error: &ClusterError) -> UnreadReason {
         ClusterError::KubeletSilent { .. } => UnreadReason::NotServed,
         ClusterError::Unexpected { .. } => UnreadReason::Unusable,
         _ => UnreadReason::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_cluster::connection::fake;
+    use nodecfg_cluster::connection::fake::{Reply, status};
+    use nodecfg_plan::fixtures::{node, node_name, observed};
+    use serde_json::json;
+
+    /// A kubelet can answer as the API server does.
+    #[tokio::test]
+    async fn kubelet_that_denies_the_right_hides_no_other() {
+        let (client, _log) = fake::serving(|request| match request.uri.as_str() {
+            uri if uri.contains("selfsubjectaccessreviews") => Reply::Json(201, json!({"status": {"allowed": true}})),
+            uri if uri.contains("/nodes/n1/") => {
+                status(403, "Forbidden", "User \"ci\" cannot get resource \"nodes/proxy\"", json!({}))
+            }
+            _ => Reply::Json(200, json!({"kubeletconfig": {"maxPods": 64}})),
+        });
+        let reader = ClusterReader::new(client, "https://fake", fake::options());
+        let (names, observed) = (["n1", "n2"].map(node_name), observed(["n1", "n2"].map(|name| node(name, "a"))));
+        let answers = KubeletArgs::default().ask(&reader, names.to_vec(), &observed).await;
+        let is_read = |name: &NodeName| matches!(answers.get(name), Some(RunningConfig::Read(_)));
+        assert_eq!((is_read(&names[0]), is_read(&names[1])), (false, true), "{answers:?}");
     }
 }

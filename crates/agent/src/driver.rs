@@ -15,9 +15,9 @@ use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use super::disk::Disk;
 use super::events::{Announcement, Download, Effect, Event, FetchError, NodeHealth, Step};
 use super::host::preflight::Unmet;
-use super::host::problem::HealthzError;
+use super::host::problem::{HealthzError, RestartProblem};
 use super::host::process::{KubeletProcess, ProcessProblem};
-use super::host::{Host, RestartError, ServiceReport};
+use super::host::{Host, RestartError, ServiceReport, StateFiles};
 use super::ledger::Phase;
 use super::metrics::Metrics;
 use super::runtime::AgentRuntime;
@@ -34,6 +34,11 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Wait before a host is asked again whether it lacks something.
 const SECOND_LOOK: Duration = Duration::from_secs(5);
+
+/// Wait before the kubelet's process is looked up again after its restart.
+const LOOK_FOR_RESTART: Duration = Duration::from_secs(1);
+/// Number of such looks after which it counts as not restarted.
+const LOOKS_FOR_RESTART: u32 = 10;
 
 /// Options of the driver.
 #[derive(Debug, Clone)]
@@ -291,10 +296,10 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
             }),
             Effect::Activate { state, .. } => {
                 self.restarting = true;
-                let since = self.options.clock.now();
+                let (clock, since) = (self.options.clock.clone(), self.options.clock.now());
                 Box::pin(async move {
                     tracing::info!(state = %state, "restarting the kubelet");
-                    let result = host.restart(&state).await;
+                    let result = restart(host, &clock, &state).await;
                     match &result {
                         Ok(()) => tracing::info!("the kubelet was restarted"),
                         Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
@@ -385,15 +390,19 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Waits for a started restart and records its success. A failure does not count, since the signal that ends the
-    /// agent may also end its commands. The next start repeats the restart.
+    /// Waits for a started restart and records its success, or that it was not requested: then the last known good returns
+    /// to the disk. A failure does not count, since the signal that ends the agent may also end its commands. The next start
+    /// repeats the restart.
     async fn end(mut self) {
         while self.restarting
             && let Some(answer) = self.under_way.next().await
         {
             match answer {
                 // The next start handles the consequences.
-                EffectResult::Restarted(Ok(()), _) => self.handle_result(answer),
+                EffectResult::Restarted(Ok(()) | Err(RestartError::NotRequested(_)), _) => {
+                    self.handle_result(answer);
+                    break;
+                }
                 EffectResult::Restarted(Err(_), _) => break,
                 _ => {}
             }
@@ -408,6 +417,22 @@ async fn kubelet_version<H: Host>(host: &H, client: &AgentClient) -> Option<Kube
         Some(version) => Some(version),
         None => client.node().await?.kubelet_version,
     }
+}
+
+/// Restarts the kubelet. A command that ends without an error, and leaves the process of before, has restarted nothing: the
+/// trial of that kubelet would prove a configuration that none has read.
+async fn restart<H: Host>(host: &H, clock: &ScaledClock, state: &StateFiles) -> Result<(), RestartError> {
+    let before = host.process().await;
+    host.restart(state).await?;
+    let Ok(before) = before else { return Ok(()) };
+    for _ in 0..LOOKS_FOR_RESTART {
+        if host.process().await.map(|process| process.pid) != Ok(before.pid) {
+            return Ok(());
+        }
+        // A service manager may only have accepted the request.
+        clock.sleep(LOOK_FOR_RESTART).await;
+    }
+    Err(RestartError::Failed(RestartProblem::SameProcess(before.pid).into()))
 }
 
 async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> EffectResult {

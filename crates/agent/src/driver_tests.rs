@@ -80,6 +80,44 @@ impl Host for BlockingKubelet {
     }
 }
 
+/// Kubelet with a restart command that ends without an error. The number of looks at which its process is still the old one.
+struct IdleCommand(AtomicUsize);
+
+impl Host for IdleCommand {
+    async fn version(&self) -> Option<KubeletVersion> {
+        None
+    }
+
+    async fn discard_state_files(&self) -> Result<(), RestartError> {
+        Ok(())
+    }
+
+    async fn restart(&self, _: &StateFiles) -> Result<(), RestartError> {
+        Ok(())
+    }
+
+    async fn healthz(&self, _: &Healthz) -> Result<(), HealthzError> {
+        Ok(())
+    }
+
+    async fn process(&self) -> Result<KubeletProcess, ProcessProblem> {
+        let pid = if counted_down(&self.0) { 7 } else { 8 };
+        Ok(KubeletProcess { pid, ..KubeletProcess::default() })
+    }
+}
+
+/// The kubelet of before is healthy, and proves nothing about the configuration that it has not read.
+#[tokio::test]
+async fn command_that_restarts_nothing_is_a_failed_restart() {
+    let restarted = async |looks: usize| {
+        let host = IdleCommand(AtomicUsize::new(looks));
+        restart(&host, &ScaledClock::simulated(1000.0), &StateFiles::default()).await
+    };
+    assert_eq!(restarted(1).await, Ok(()));
+    assert_eq!(restarted(5).await, Ok(()), "a service manager may accept a request and restart later");
+    assert_eq!(restarted(100).await, Err(RestartError::Failed(RestartProblem::SameProcess(7).into())));
+}
+
 /// Cluster that assigns this text to the node, and the agent's disk.
 fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
     let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });

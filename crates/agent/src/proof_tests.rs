@@ -13,7 +13,7 @@ fn text(body: &str) -> String {
 }
 
 fn process(arguments: &[&str]) -> KubeletProcess {
-    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect(), started: 1_000 }
+    KubeletProcess { arguments: arguments.iter().map(ToString::to_string).collect(), started: 1_000, pid: 7 }
 }
 
 /// A kubelet with this file and these drop-ins.

@@ -383,7 +383,8 @@ impl Checker<'_> {
         self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
     }
 
-    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
+    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise. Nodes with
+    /// different own values return to one overlay by different changes.
     fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
         let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
         let size = pool.targets.size_of(&step.node);
@@ -391,14 +392,19 @@ impl Checker<'_> {
             let is_pointed = pointed.is_some_and(|pointed| from.names_same(pointed));
             of_size == size && is_pointed && placement == step.assignment.present_placement
         };
-        let worst = changes.reverted.iter().filter(|(from, _)| same(*from)).filter_map(|(_, class)| *class).max();
-        let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
+        let of_start = changes.reverted.iter().filter(|(from, _)| same(*from)).map(|(_, class)| *class);
+        let classes: BTreeSet<Option<Class>> = of_start.collect();
+        let beyond = |class: &Option<Class>| class.filter(|class| *class > pool.policy.allow_disruption);
         self.require(
-            step.rollback_needs == beyond,
+            match classes.is_empty() {
+                true => step.rollback_needs.is_none(),
+                false => classes.iter().any(|class| beyond(class) == step.rollback_needs),
+            },
             format_args!("node {}", step.node),
             "the disruption of its rollback is stated wrongly",
         );
-        let needed = step.drain || (worst >= Some(Class::Drain) && drains_nodes(pool));
+        let least = classes.first().copied().flatten();
+        let needed = step.drain || (least >= Some(Class::Drain) && drains_nodes(pool));
         self.require(
             step.rollback_drain || !needed,
             format_args!("node {}", step.node),

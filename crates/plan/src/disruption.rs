@@ -15,11 +15,11 @@ use super::{Action, Plan, PoolPlan, Problem, Step, sample};
 use crate::changes::ChangeSet;
 use crate::changes::LostField;
 use crate::changes::{ChangedField, OmittedField, changed_fields, omitted_fields, returning_fields, worst};
-use crate::target::{Targets, pool_placement};
-use kubelet_config::capacity::Capacity;
+use crate::target::pool_placement;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{Class, StateFile};
 use kubelet_config::{Minor, risk};
+use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigSource, Placement};
 use nodecfg_fleet::{Pool, RolloutPolicy, SizedPool, Sizes};
 use nodecfg_observed::{Node, OwnValues};
@@ -147,20 +147,30 @@ fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
 /// Nodes that leave one configuration.
 #[derive(Default)]
 struct Group<'a> {
-    nodes: usize,
+    nodes: Vec<&'a NodeName>,
     /// Kubelet versions with known defaults; `None` stands for all others.
     minors: BTreeSet<Option<Minor>>,
     /// Nodes that were asked what they run.
     asked: Vec<&'a Node>,
 }
 
+/// Changes of the assigned nodes of one size.
+pub(super) struct Assessed {
+    /// Changed fields, by current configuration.
+    pub(super) sets: Vec<ChangeSet>,
+    /// Number of nodes whose kubelet sets containers with probes to not ready.
+    pub(super) unready: usize,
+    /// Risk class of the return of a node to a configuration that it has now, where both sides are known.
+    pub(super) reversals: BTreeMap<(NodeName, Start), Class>,
+}
+
 /// Groups the assigned nodes of one size by the configurations that they may run, and computes the changed fields and
-/// their risk per group. Also returns the number of nodes whose kubelet sets containers with probes to not ready.
+/// their risk per group.
 pub(super) fn assess<'a>(
     pool: &SizedPool<'_>,
     assigned: impl Iterator<Item = &'a Node>,
     index: &ConfigMapIndex<'_>,
-) -> (Vec<ChangeSet>, usize) {
+) -> Assessed {
     let new = pool.target.rendered().map(|rendered| &rendered.document);
     let observed = index.observed();
     let placement = pool_placement(pool, observed);
@@ -175,11 +185,12 @@ pub(super) fn assess<'a>(
             let is_asked = observed.running.contains_key(&node.name) && Start::active(node) == start;
             let own = returning.of(node, &start);
             let group = groups.entry((start, own)).or_default();
-            group.nodes += 1;
+            group.nodes.push(&node.name);
             group.minors.insert(node.known_minor());
             group.asked.extend(is_asked.then_some(node));
         }
     }
+    let mut reversals = BTreeMap::new();
     let sets: Vec<ChangeSet> = groups
         .into_iter()
         .map(|((start, own), Group { nodes, minors, asked })| {
@@ -203,8 +214,13 @@ pub(super) fn assess<'a>(
             let (sampled, sample) = answers.map_or((None, None), |(fields, sample)| (fields, Some(sample)));
             // The kubelet returns what it runs, but not what the node's own configuration has beneath.
             let may_change_more = may_change_more && (placement == Placement::Overlay || sampled.is_none());
+            if sampled.is_none() {
+                let class = fields.iter().filter_map(rollback_class).max();
+                let of_nodes = nodes.iter().map(|node| ((Clone::clone(*node), start.clone()), class));
+                reversals.extend(of_nodes.filter_map(|(node, class)| Some((node, class?))));
+            }
             ChangeSet {
-                nodes,
+                nodes: nodes.len(),
                 merged: new.is_some() && placement == Placement::Overlay,
                 may_change_more,
                 from_known: old.is_some() || sampled.is_some(),
@@ -220,7 +236,7 @@ pub(super) fn assess<'a>(
         })
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
-    (sets, unready.map(|(_, nodes)| nodes).sum())
+    Assessed { sets, unready: unready.map(|(_, nodes)| nodes).sum(), reversals }
 }
 
 /// Reports whether the ConfigMap of a source has other content than the agent of the node verified for it.
@@ -232,22 +248,14 @@ pub(super) fn has_other_content(node: &Node, source: &ConfigSource, index: &Conf
 }
 
 /// Sets on each step whose node can be rolled back: the disruption of the rollback, if the policy does not allow it, and
-/// whether the rollback needs a drain.
+/// whether the rollback needs a drain. What other nodes report about themselves does not count.
 pub(super) fn assess_rollbacks<'a>(
     pool: &Pool,
-    targets: &Targets,
     steps: impl Iterator<Item = &'a mut Step>,
-    sets: &[ChangeSet],
+    reversals: &BTreeMap<(NodeName, Start), Class>,
 ) {
-    let mut needs: BTreeMap<(Option<Capacity>, Start), Option<Class>> = BTreeMap::new();
-    for set in sets.iter().filter(|set| !set.is_sampled()) {
-        let start = Start { from: set.from.clone(), placement: set.placement };
-        let class = needs.entry((set.size, start)).or_default();
-        *class = (*class).max(set.fields.iter().filter_map(rollback_class).max());
-    }
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
-        let start = (targets.size_of(&step.node), Start::of(&step.assignment));
-        let class = needs.get(&start).copied().flatten();
+        let class = reversals.get(&(step.node.clone(), Start::of(&step.assignment))).copied();
         step.rollback_needs = class.filter(|class| *class > pool.policy.allow_disruption);
         step.rollback_drain = step.drain || (pool.policy.drains_nodes() && class >= Some(Class::Drain));
     }

@@ -193,24 +193,23 @@ fn added_hash_allows_no_disruption_that_needs_a_drain() {
 
 /// A missing right must not end a rollout half-way.
 #[test]
-fn plan_states_every_right_that_its_drains_and_releases_need() {
+fn plan_states_every_right_that_its_drains_need() {
     let needs = |fields: &str, node: Node| {
         let plan = planned(&wants(fields, Class::Drain), &cluster(node));
-        (plan.drains_nodes(), plan.marks_nodes(), plan.has_changes())
+        (plan.drains_nodes(), plan.has_changes())
     };
-    assert_eq!(needs(STATIC, runs(NONE)), (true, true, true));
-    assert_eq!(needs(DNS, runs(NONE)), (false, false, true));
-    assert_eq!(needs(STATIC, runs(STATIC)), (false, false, false));
-    // Only a mark is left.
-    assert_eq!(needs(STATIC, marked(runs(STATIC))), (false, true, true));
-    // The node was assigned, and is released when it has converged.
+    assert_eq!(needs(STATIC, runs(NONE)), (true, true));
+    assert_eq!(needs(DNS, runs(NONE)), (false, true));
+    assert_eq!(needs(STATIC, runs(STATIC)), (false, false));
+    // A kubelet can register with a mark, which must not make a plan need more rights.
+    assert_eq!(needs(STATIC, marked(runs(STATIC))), (false, true));
     let assigned = Node { source: Some(source(DNS)), ..marked(runs(NONE)) };
-    assert_eq!(needs(DNS, assigned), (true, true, false));
+    assert_eq!(needs(DNS, assigned), (false, false));
     // Only the rollback needs a drain.
     let mut fewer = observed([on(node("n1", "a"), &source("maxPods: 64\n"))]);
     let rendered = rendered_of("a", "maxPods: 64\n");
     with_config_map(&mut fewer, "a", &rendered);
     fewer.contents.extend([fetched(&source("maxPods: 64\n"), &rendered.canonical, true)]);
     let plan = planned(&wants("maxPods: 110\n", Class::Drain), &fewer);
-    assert_eq!((plan.pools[0].drains(), plan.drains_nodes(), plan.marks_nodes()), (0, true, true));
+    assert_eq!((plan.pools[0].drains(), plan.drains_nodes()), (0, true));
 }

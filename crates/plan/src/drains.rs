@@ -262,7 +262,7 @@ mod tests {
         assert!(step.available && !step.marked, "a kubelet may write annotations, but no {DRAIN_TAINT}");
 
         let only_releases = Plan { pools: Vec::new(), ..plan };
-        assert!(only_releases.has_changes() && !only_releases.marks_nodes(), "a kubelet must not require more rights");
+        assert!(only_releases.has_changes() && !only_releases.drains_nodes(), "a kubelet must not require more rights");
         let other = Desired { fleet: FleetName::new("other").unwrap(), ..desired };
         assert_eq!(make(&other, &cluster, &options()).unwrap().releases, [], "the mark of another fleet");
     }

@@ -333,17 +333,11 @@ impl Plan {
             || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.completions().next().is_some())
     }
 
-    /// Reports whether the plan drains nodes, or may do so in a rollback.
+    /// Reports whether the plan drains nodes, or may do so in a rollback. A mark that a node has does not count: a kubelet can
+    /// register with one, and must not make a plan need more rights.
     #[must_use]
     pub fn drains_nodes(&self) -> bool {
-        let drains = |step: &Step| step.drain || step.rollback_drain || step.marked;
+        let drains = |step: &Step| step.drain || step.rollback_drain;
         self.pools.iter().flat_map(PoolPlan::steps).any(drains)
-    }
-
-    /// Reports whether the plan marks or releases nodes, or may do so in a rollback. A mark without its taint does not
-    /// count: a kubelet can write annotations, and must not make a plan need more rights.
-    #[must_use]
-    pub fn marks_nodes(&self) -> bool {
-        self.releases.iter().any(|release| release.tainted) || self.drains_nodes()
     }
 }

@@ -149,9 +149,13 @@ fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap
     by_pool
 }
 
-/// Nodes of a group that already point at their target.
+/// Nodes of a group that the reconciler pointed at their target. What the own agent of a node wrote as it joined is no
+/// reason to treat the others otherwise.
 fn on_target<'a>(group: &'a SizeGroup<'_>, targets: &'a Targets) -> impl Iterator<Item = &'a Node> {
-    let points = |node: &Node| targets.of(&node.name).is_some_and(|target| target.is_named_by(node.source.as_ref()));
+    let points = |node: &Node| {
+        !node.is_self_assigned()
+            && targets.of(&node.name).is_some_and(|target| target.is_named_by(node.source.as_ref()))
+    };
     group.nodes.iter().copied().filter(move |node| points(node))
 }
 
@@ -363,7 +367,7 @@ fn plan_pool(
             if options.scope.holds(&pool.name, &node.name) { contested_node(node, pools) } else { out_of_scope(node) };
         sorter.add(node, decision, false);
     }
-    let (mut changes, mut unready) = (Vec::new(), 0);
+    let (mut changes, mut unready, mut reversals) = (Vec::new(), 0, BTreeMap::new());
     // Without a node on the target, a change of the reservations is one of the repository, and refused for the pool.
     let has_begun =
         pool.targets.sizes().is_some() && sizes.groups.iter().any(|group| on_target(group, &targets).next().is_some());
@@ -371,9 +375,10 @@ fn plan_pool(
     let assigned = targets.split(sorter.all_steps().filter(|step| step.action == Action::Assign));
     for (group, assigned) in sizes.groups.iter().zip(assigned) {
         let assigned = assigned.into_iter().filter_map(|step| observed.nodes.get(&step.node));
-        let (of_size, unready_of_size) = disruption::assess(&group.pool, assigned, index);
-        unready += unready_of_size;
-        for set in of_size {
+        let of_size = disruption::assess(&group.pool, assigned, index);
+        unready += of_size.unready;
+        reversals.extend(of_size.reversals);
+        for set in of_size.sets {
             let of_pool = pool.targets.sizes().filter(|_| has_begun);
             match of_pool.and_then(|of_pool| disruption::of_resize(&set, of_pool, &pool.policy)) {
                 Some(needs) => resized.push((set, needs)),
@@ -391,7 +396,7 @@ fn plan_pool(
         });
     }
     let (domains, mut waves, left_alone) = sorter.waves();
-    disruption::assess_rollbacks(pool, &targets, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
+    disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &reversals);
     PoolPlan {
         name: pool.name.clone(),
         nodes: number,

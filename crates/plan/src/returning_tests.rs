@@ -103,6 +103,23 @@ fn different_own_values_need_different_drains() {
     assert_eq!(drained, ["n1"], "fewer pods need a drain, and more do not");
 }
 
+/// A node that lies about its own values needs a drain for its own rollback only.
+#[test]
+fn own_values_of_a_node_decide_its_own_rollback_alone() {
+    let old = "maxPods: 150\nregistryPullQPS: 7";
+    let nodes = [("n1", "110"), ("n2", "250")].map(|(name, own)| overlays(name, old, &[("maxPods", own)], true));
+    let plan = planned(&wants("registryPullQPS: 7", Class::Drain), &overlaid(nodes.clone(), &[old]));
+    let drained = |of: fn(&crate::Step) -> bool, plan: &crate::Plan| -> Vec<String> {
+        plan.pools[0].steps().filter(|step| of(step)).map(|step| step.node.to_string()).collect()
+    };
+    assert_eq!(drained(|step| step.drain, &plan), ["n1"]);
+    assert_eq!(drained(|step| step.rollback_drain, &plan), ["n1", "n2"]);
+    let [_, up] = nodes;
+    let down = overlays("n3", old, &[("maxPods", "150")], true);
+    let plan = planned(&wants("registryPullQPS: 7", Class::Drain), &overlaid([up, down], &[old]));
+    assert_eq!(drained(|step| step.rollback_drain, &plan), ["n2"], "only n2 returns to fewer pods");
+}
+
 /// Own values are those beneath the active overlay. Another assignment may cover other fields.
 #[test]
 fn assignment_that_is_not_active_has_no_own_values() {

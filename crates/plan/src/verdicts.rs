@@ -25,6 +25,7 @@ use kubelet_config::verdict::{Stage, Verdict, assess, configuration};
 use kubelet_config::{Minor, NEWEST, OLDEST};
 use nodecfg_contract::kubelet_values::{SetValue, origin};
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::printable::one_line;
 use nodecfg_fleet::{Checked, Pool, PoolTarget, Rendered, SizedPool, dedupe, judge_document};
 use nodecfg_observed::{Node, Observed, Proof};
 
@@ -373,10 +374,12 @@ fn warning(pool: &Pool, value: &Value, set: &SetValue, nodes: &[&Node]) -> Findi
         more => format!("{more} nodes, such as {example}"),
     };
     let message = format!(
-        "pool {}: {field}: {} has no effect on {on}: {} sets {running}",
+        "pool {}: {field}: {} has no effect on {on}: {} sets {}",
         pool.name,
         secrets::redacted(field, &value.to_json().to_string()),
-        origin(by)
+        origin(by),
+        // The node writes it.
+        one_line(&secrets::redacted(field, running))
     );
     Finding::warning("value-overridden", message)
         .at(value.place.clone())

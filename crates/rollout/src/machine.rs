@@ -300,9 +300,15 @@ enum Wait {
     Ended,
 }
 
+/// Number of times that the time limit of a node and the soak of an earlier pool fit into the wait for it, from the moment at
+/// which it first converged.
+const MOST_WAITS: u32 = 4;
+
 /// Pools that others wait for.
 #[derive(Debug, Default)]
 struct EarlierPools {
+    /// Times at which they first converged.
+    first_converged: BTreeMap<PoolName, Instant>,
     /// Times since which they have converged.
     converged_since: BTreeMap<PoolName, Instant>,
     /// Times since which they have a node that converged and is not Ready any more.
@@ -318,11 +324,15 @@ impl EarlierPools {
                 // The soak time begins again once the node is back.
                 self.converged_since.remove(name);
                 let since = *self.lost_since.entry(name.clone()).or_insert(now);
-                let ends = since.after(pool.time_limit());
+                // A node that comes and goes must not keep the later pools waiting.
+                let first = *self.first_converged.entry(name.clone()).or_insert(now);
+                let all = first.after((pool.time_limit() + pool.soak_for_others()).saturating_mul(MOST_WAITS));
+                let ends = since.after(pool.time_limit()).min(all);
                 if ends <= now { Wait::Ended } else { Wait::Running { ends: Some(ends) } }
             }
             Standing::Converged => {
                 self.lost_since.remove(name);
+                self.first_converged.entry(name.clone()).or_insert(now);
                 let since = *self.converged_since.entry(name.clone()).or_insert(now);
                 Wait::Soaking { until: since.after(pool.soak_for_others()) }
             }

@@ -50,6 +50,11 @@ impl AgentError {
         Self { exit: Exit::NotConverged, code: "refused", message: message.into(), help: help.into() }
     }
 
+    /// The error in one sentence.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Writes the error, as text to standard error or as a document to `out`.
     pub(super) fn report(&self, format: Format, out: &mut Vec<u8>) -> Exit {
         let error = ErrorMessage { code: self.code, message: &self.message, help: &self.help };

@@ -13,11 +13,12 @@ use crate::disk::real::RealDisk;
 use crate::driver;
 use crate::driver::{Options, Pass};
 use crate::host::system::{ActionRunner, SystemHost};
+use crate::ledger::Phase;
 use crate::metrics::Metrics;
 use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::settings::Settings;
-use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect};
+use nodecfg_cluster::connection::connect::{ConnectOptions, Environment, connect, connect_later};
 use nodecfg_contract::KubeletVersion;
 use nodecfg_contract::installation::NAMESPACE;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
@@ -158,10 +159,19 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let node = args.node()?;
     let runtime = open_runtime(&args)?;
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
-    let connection = connect(&options, &Environment::capture()).await?;
+    let environment = Environment::capture();
+    // The kubelet may need the rollback of a trial to get the credentials that are missing.
+    let is_settled = runtime.ledger().agent_state.phase == Phase::Settled;
+    let (client, server) = match connect(&options, &environment).await {
+        Ok(connection) => (connection.client, connection.server),
+        Err(error) if is_settled => return Err(error.into()),
+        Err(error) => {
+            tracing::error!("{error}; the trial goes on without the API server");
+            (connect_later(options, environment), "the API server".to_owned())
+        }
+    };
     let client_options = AgentClientOptions { seed: fastrand::u64(..), ..AgentClientOptions::default() };
-    let client = AgentClient::new(connection.client, &connection.server, node.clone(), client_options)
-        .with_pointers(args.join.pointers());
+    let client = AgentClient::new(client, &server, node.clone(), client_options).with_pointers(args.join.pointers());
     let (host, metrics) = (args.host(), Metrics::default());
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {
@@ -169,7 +179,14 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
         return write_pass(&node, &pass, format, out);
     }
     let endpoint = match args.listen {
-        Some(address) => Some(listen(address).await?),
+        Some(address) => match listen(address).await {
+            Ok(endpoint) => Some(endpoint),
+            Err(error) if is_settled => return Err(error),
+            Err(error) => {
+                tracing::error!("{}; the trial goes on without metrics", error.message());
+                None
+            }
+        },
         None => None,
     };
     let serving = async {

@@ -87,9 +87,17 @@ impl Actions {
         };
         let is_aside = aside.try_exists().map_err(cannot(FileOperation::Find))?;
         match handling {
+            // An empty file aside stands for a file that did not exist, so that it is put back only once.
+            StateHandling::SetAside if !is_aside && !path.exists() => {
+                std::fs::write(&aside, "").map_err(cannot(FileOperation::Move))
+            }
             StateHandling::SetAside if !is_aside => rename(&path, &aside).map_err(cannot(FileOperation::Move)),
-            StateHandling::PutBack if is_aside => rename(&aside, &path).map_err(cannot(FileOperation::Move)),
-            StateHandling::SetAside | StateHandling::PutBack => remove(&path).map_err(cannot(FileOperation::Remove)),
+            StateHandling::SetAside => remove(&path).map_err(cannot(FileOperation::Remove)),
+            StateHandling::PutBack if !is_aside => Ok(()),
+            StateHandling::PutBack if std::fs::metadata(&aside).is_ok_and(|file| file.len() == 0) => {
+                remove(&path).and_then(|()| remove(&aside)).map_err(cannot(FileOperation::Remove))
+            }
+            StateHandling::PutBack => rename(&aside, &path).map_err(cannot(FileOperation::Move)),
             StateHandling::Remove => remove(&path).and_then(|()| remove(&aside)).map_err(cannot(FileOperation::Remove)),
         }
     }
@@ -304,10 +312,25 @@ mod tests {
             assert_eq!(cpu_state(&actions), [None, text("good")]);
             fs::write(&file, "failed").expect("written");
             actions.restart(&all(handling)).await.expect("restarted");
-            assert_eq!(cpu_state(&actions), [expected, None]);
-            // Without a file that was set aside, the one of the failed configuration contradicts the good one.
-            fs::write(&file, "failed").expect("written");
+            assert_eq!(cpu_state(&actions), [expected.clone(), None]);
+            // The restart may have failed, or its result was not saved.
             actions.restart(&all(handling)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [expected, None]);
+        }
+    }
+
+    /// The file of the failed configuration contradicts the good one, which had none.
+    #[tokio::test]
+    async fn state_file_that_did_not_exist_does_not_return() {
+        let root = tempfile::tempdir().expect("a folder");
+        let actions = recording(root.path(), "true");
+        for _ in 0..2 {
+            actions.restart(&all(StateHandling::SetAside)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [None, text("")]);
+            fs::write(root.path().join("cpu_manager_state"), "failed").expect("written");
+        }
+        for _ in 0..2 {
+            actions.restart(&all(StateHandling::PutBack)).await.expect("restarted");
             assert_eq!(cpu_state(&actions), [None, None]);
         }
     }

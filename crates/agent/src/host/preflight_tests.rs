@@ -32,8 +32,7 @@ impl TestHost {
         for pid in ["self", "7"] {
             host.put_proc(&format!("{pid}/comm"), "kubelet\n");
             host.put_proc(&format!("{pid}/stat"), "7 (kubelet) S 1 0 0");
-            fs::create_dir_all(host.proc().join(pid).join("ns")).expect("created");
-            symlink("pid:[1]", host.proc().join(pid).join("ns/pid")).expect("linked");
+            host.put_proc(&format!("{pid}/status"), "Name:\tkubelet\nNSpid:\t7\n");
         }
         fs::create_dir_all(host.proc().join("7/fd")).expect("created");
         symlink("socket:[71]", host.proc().join("7/fd/3")).expect("linked");
@@ -314,7 +313,6 @@ fn view_of_the_kubelet_is_known_or_nothing_is() {
     // Two kubelets: it is unknown which one sees what.
     host.put_proc("8/comm", "kubelet\n");
     host.put_proc("8/stat", "8 (kubelet) S 1 0 0");
-    fs::create_dir_all(host.proc().join("8/ns")).expect("created");
-    symlink("pid:[1]", host.proc().join("8/ns/pid")).expect("linked");
+    host.put_proc("8/status", "NSpid:\t8\n");
     assert!(view(Some(host.root())).is_none());
 }

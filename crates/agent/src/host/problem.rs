@@ -140,6 +140,9 @@ pub enum RestartProblem {
     /// The kubelet was stopped, and the restart command did not start.
     #[error("the kubelet may be stopped until the command starts")]
     MaybeStopped,
+    /// The command ended without an error, and the same process still runs.
+    #[error("the command of --restart-command has not restarted the kubelet: process {0} still runs")]
+    SameProcess(u32),
     /// A state file could not be handled.
     #[error("cannot {operation} the kubelet's state file {file}: {cause}")]
     StateFile {

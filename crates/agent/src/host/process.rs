@@ -25,6 +25,8 @@ pub struct KubeletProcess {
     pub arguments: Vec<String>,
     /// Start of the process, in Unix seconds.
     pub started: i64,
+    /// Id of the process.
+    pub pid: u32,
 }
 
 /// Reason why the command line of the kubelet is unknown, as it may be published.
@@ -74,8 +76,7 @@ pub fn find(proc: &Path) -> Result<KubeletProcess, ProcessProblem> {
 /// There is not exactly one, or the processes cannot be read.
 pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> {
     let unreadable = |error: io::Error| ProcessProblem::from(&error);
-    let namespace = |process: &Path| std::fs::read_link(process.join("ns/pid"));
-    let own = namespace(&proc.join("self")).map_err(unreadable)?;
+    let own = namespaces(&proc.join("self")).map_err(unreadable)?;
     let user = rustix::process::geteuid().as_raw();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(proc).map_err(unreadable)? {
@@ -91,10 +92,12 @@ pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> 
         if !is_process || is_kubelet() != Some(true) {
             continue;
         }
-        match namespace(&process) {
-            Ok(other) if other == own => found.push(process),
+        match namespaces(&process) {
+            Ok(number) if number == own => found.push(process),
             Ok(_) => {}
+            // The process has ended, and `ESRCH` if it ended while it was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
             Err(error) => return Err(unreadable(error)),
         }
     }
@@ -109,6 +112,15 @@ pub(super) fn folder_of_kubelet(proc: &Path) -> Result<PathBuf, ProcessProblem> 
         [process] => Ok((*process).clone()),
         several => Err(ProcessProblem::Several(several.len())),
     }
+}
+
+/// Number of namespaces of process ids in which a process has an id, from that of `/proc` on: a container without the ids of
+/// its host adds one. Every user may read it (`NSpid` of `/proc/PID/status`, Linux 4.1), unlike the link `ns/pid`, which
+/// needs the right to trace the process.
+fn namespaces(process: &Path) -> io::Result<usize> {
+    let status = std::fs::read_to_string(process.join("status"))?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.map(|ids| ids.split_whitespace().count()).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// A field of `/proc/PID/stat`, by its number from 3 on. The second is the name in parentheses, which may have any character.
@@ -144,7 +156,8 @@ fn read(process: &Path) -> Result<KubeletProcess, ProcessProblem> {
     let line = String::from_utf8(line).map_err(|_| ProcessProblem::NotUtf8)?;
     let arguments = line.strip_suffix('\0').unwrap_or(&line).split('\0').skip(1).map(str::to_owned).collect();
     let started = start_of_process(process).ok_or(ProcessProblem::NoStart)?;
-    Ok(KubeletProcess { arguments, started })
+    let pid = process.file_name().and_then(|name| name.to_str()?.parse().ok()).ok_or(ProcessProblem::NoStart)?;
+    Ok(KubeletProcess { arguments, started, pid })
 }
 
 /// The first bytes of a file.
@@ -157,24 +170,23 @@ fn start_of(path: &Path, length: u64) -> Result<Vec<u8>, ProcessProblem> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
 
     use super::*;
 
-    /// A folder like `/proc` with these processes: name, command line and namespace.
+    /// A folder like `/proc` with these processes: name, command line and process ids.
     fn proc(processes: &[(&str, &[u8], &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("stat"), "cpu 1 2\nbtime 1000\n").expect("written");
-        let put = |pid: &str, (name, line, namespace): (&str, &[u8], &str)| {
+        let put = |pid: &str, (name, line, ids): (&str, &[u8], &str)| {
             let process = folder.path().join(pid);
-            fs::create_dir_all(process.join("ns")).expect("created");
+            fs::create_dir_all(&process).expect("created");
             fs::write(process.join("comm"), format!("{name}\n")).expect("written");
             fs::write(process.join("cmdline"), line).expect("written");
             fs::write(process.join("stat"), format!("{pid} (a ) b) S 999 {} 500 0", "0 ".repeat(17))).expect("written");
-            symlink(namespace, process.join("ns/pid")).expect("linked");
+            fs::write(process.join("status"), format!("Name:\t{name}\nNSpid:\t{ids}\nNSpgid:\t1\n")).expect("written");
         };
-        put("self", ("nodecfg-agent", b"", "pid:[1]"));
-        put("kubelet", ("kubelet", b"no process", "pid:[1]"));
+        put("self", ("nodecfg-agent", b"", "7"));
+        put("kubelet", ("kubelet", b"no process", "7"));
         for (number, process) in processes.iter().enumerate() {
             put(&number.to_string(), *process);
         }
@@ -185,14 +197,14 @@ mod tests {
         find(proc(processes).path()).map(|process| process.arguments)
     }
 
-    const KUBELET: (&str, &[u8], &str) = ("kubelet", b"/usr/bin/kubelet\0--max-pods=50\0--v\0\x32\0", "pid:[1]");
+    const KUBELET: (&str, &[u8], &str) = ("kubelet", b"/usr/bin/kubelet\0--max-pods=50\0--v\0\x32\0", "7");
 
     #[test]
     fn reads_the_command_line_of_the_only_kubelet() {
-        let others: [(&str, &[u8], &str); 2] = [("sh", b"sh\0-c\0kubelet", "pid:[1]"), ("kubelet", b"x\0", "pid:[2]")];
+        let others: [(&str, &[u8], &str); 2] = [("sh", b"sh\0-c\0kubelet", "7"), ("kubelet", b"x\0", "7\t1")];
         let arguments = ["--max-pods=50", "--v", "2"].map(str::to_owned).to_vec();
         assert_eq!(found(&[others[0], KUBELET, others[1]]), Ok(arguments), "a pod has its own namespace");
-        assert_eq!(found(&[("kubelet", b"kubelet\0", "pid:[1]")]), Ok(vec![]));
+        assert_eq!(found(&[("kubelet", b"kubelet\0", "7")]), Ok(vec![]));
         assert_eq!(found(&others), Err(ProcessProblem::NotRunning));
         assert_eq!(found(&[KUBELET, KUBELET]), Err(ProcessProblem::Several(2)));
         let ticks = i64::try_from(rustix::param::clock_ticks_per_second()).expect("few");
@@ -210,8 +222,8 @@ mod tests {
     #[test]
     fn refuses_what_it_cannot_read() {
         let long = [b"kubelet\0".as_slice(), &b"--v=2\0".repeat(10_000)].concat();
-        assert_eq!(found(&[("kubelet", &long, "pid:[1]")]), Err(ProcessProblem::TooLong));
-        assert_eq!(found(&[("kubelet", b"kubelet\0--x=\xff\0", "pid:[1]")]), Err(ProcessProblem::NotUtf8));
+        assert_eq!(found(&[("kubelet", &long, "7")]), Err(ProcessProblem::TooLong));
+        assert_eq!(found(&[("kubelet", b"kubelet\0--x=\xff\0", "7")]), Err(ProcessProblem::NotUtf8));
         let folder = proc(&[KUBELET]);
         fs::remove_file(folder.path().join("0/cmdline")).expect("removed");
         assert!(matches!(find(folder.path()), Err(ProcessProblem::Unreadable(_))));

@@ -36,8 +36,9 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the agent for a restart. The host step has its own limit, by default shorter; this one covers a host
 /// step that hangs.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// Time limit for connecting before a restart; the other container may still be starting.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for connecting before a restart. Short, because the configuration is in place meanwhile, and the agent tries
+/// again.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Time limit for a request that only reads.
@@ -90,7 +91,7 @@ enum Reply {
     Failed { problems: RestartProblems },
 }
 
-/// Restarts the kubelet through the host step behind the socket. Retries an unreachable socket for half a minute.
+/// Restarts the kubelet through the host step behind the socket. Retries an unreachable socket for a moment.
 ///
 /// # Errors
 /// `NotRequested` or `Failed`.

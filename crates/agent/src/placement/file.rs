@@ -105,12 +105,16 @@ impl OwnFile {
         if self.is_new { self.configuration().map(drop) } else { Ok(()) }
     }
 
-    /// Keeps a new own configuration, durably.
+    /// Keeps a new own configuration, durably. A file that another program has emptied or cut does not replace what is kept.
     pub(super) fn keep(&self, disk: &dyn Disk) -> Result<(), PlacementError> {
         let Some(((content, _), (_, mode))) = self.own.as_ref().zip(self.found.as_ref()).filter(|_| self.is_new) else {
             return Ok(());
         };
         self.still_there(disk)?;
+        if self.configuration().is_err() && durable::stat(disk, &self.local)?.is_some() {
+            tracing::warn!(config = %self.config.display(), "another program has damaged the kubelet's configuration");
+            return Ok(());
+        }
         durable::folder(disk, durable::folder_of(&self.local))?;
         durable::replace(disk, &self.local, content, *mode)?;
         tracing::info!(config = %self.config.display(), "saved the kubelet's configuration as the node's own");

@@ -107,7 +107,7 @@ proptest! {
         let paths = [format!("--config={CONFIG}"), format!("--config-dir={CONFIG_DIR}")];
         let mut now = sim.now();
         let mut agent = open(&sim, now);
-        let mut process = KubeletProcess { arguments: paths.to_vec(), started: now.as_second() };
+        let mut process = KubeletProcess { arguments: paths.to_vec(), started: now.as_second(), pid: 7 };
         let reviewed = values(&sim, &process.arguments).expect("it runs");
         let (mut running, mut impostors) = (Some(reviewed.clone()), 0);
         let (mut seen_since_start, mut hidden) = (false, false);
@@ -136,7 +136,7 @@ proptest! {
                 }
                 Move::Restart(flag) => {
                     let flags = [*flag].into_iter().filter(|flag| !flag.is_empty()).map(str::to_owned);
-                    process = KubeletProcess { arguments: paths.iter().cloned().chain(flags).collect(), started: now.as_second() };
+                    process = KubeletProcess { arguments: paths.iter().cloned().chain(flags).collect(), started: now.as_second(), pid: 7 };
                     running = values(&sim, &process.arguments);
                     (impostors, seen_since_start, hidden) = (0, false, false);
                 }

@@ -237,7 +237,7 @@ fn state_file_contradicts_another_default_set_of_cpus() {
 /// Needs of a download of this text, with a placement, on a node whose kubelet runs `a`.
 fn needs(sim: &RuntimeHarness, text: &str) -> Vec<HostCondition> {
     let paths = [format!("--config={CONFIG}")];
-    needs_with(sim, text, Ok(KubeletProcess { arguments: paths.to_vec(), started: i64::MAX }))
+    needs_with(sim, text, Ok(KubeletProcess { arguments: paths.to_vec(), started: i64::MAX, pid: 7 }))
 }
 
 /// As [`needs`], with this running kubelet.
@@ -266,7 +266,7 @@ fn asks_the_host_for_what_a_download_needs() {
         format!("{HEAD}failCgroupV1: false\ntlsCertFile: /t.crt\ntlsPrivateKeyFile: /t.key\nreadOnlyPort: 10255\n");
     assert_eq!(fields(&needs(&sim, &text)), ["tlsCertFile", "readOnlyPort"]);
     let arguments = [format!("--config={CONFIG}"), "--tls-cert-file=/flag.crt".to_owned()].to_vec();
-    let process = Ok(KubeletProcess { arguments, started: i64::MAX });
+    let process = Ok(KubeletProcess { arguments, started: i64::MAX, pid: 7 });
     assert_eq!(fields(&needs_with(&sim, &text, process)), ["readOnlyPort"], "a flag replaces the value of the file");
     // The agent sets the state file of the other policy aside while the kubelet is stopped.
     let policy = format!("{HEAD}failCgroupV1: false\ncpuManagerPolicy: static\nreservedSystemCPUs: '0'\n");

@@ -430,7 +430,7 @@ impl RuntimeHarness {
         };
         let paths = std::iter::once(format!("--config={CONFIG}")).chain(folder);
         let arguments = paths.chain(self.flags.iter().cloned()).collect();
-        KubeletProcess { arguments, started: self.started.as_second() }
+        KubeletProcess { arguments, started: self.started.as_second(), pid: 7 }
     }
 
     /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.

@@ -111,6 +111,20 @@ fn restarts_no_kubelet_on_a_damaged_own_file() {
     }
 }
 
+/// The agent replaces the damaged file with the reviewed one, and must not lose the node's own configuration.
+#[test]
+fn damaged_file_does_not_replace_the_kept_own_one() {
+    let mut actions = actions(1).to_vec();
+    actions.push((900, Action::Reset));
+    let mut sim = RuntimeHarness::new(Way::Replace, &actions);
+    sim.run(100);
+    sim.spoil(Some(""));
+    sim.run(780);
+    sim.run(300);
+    assert_eq!(sim.disk.content(Path::new(CONFIG)).as_deref(), Some(own(1).as_bytes()));
+    assert_eq!(sim.running(), own(1).as_str());
+}
+
 /// As a backup of the agent's file does. The kubelet stays healthy.
 #[test]
 fn restores_an_own_file_that_is_replaced_while_the_kubelet_starts() {

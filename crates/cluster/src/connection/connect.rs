@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Config;
@@ -256,6 +257,21 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
     };
     let found = context.as_ref().map_or_else(|| found.clone(), |context| format!("context {context} of {found}"));
     Ok(Connection { client, server, context, found })
+}
+
+/// Creates a client that connects with its first request for which [`connect`] succeeds. Requests before that fail.
+pub fn connect_later(options: ConnectOptions, environment: Environment) -> kube::Client {
+    let shared = Arc::new((options, environment, tokio::sync::OnceCell::<kube::Client>::new()));
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let (options, environment, client) = &*shared;
+            let connected = async || Ok::<_, ConnectError>(connect(options, environment).await?.client);
+            let client = client.get_or_try_init(connected).await?.clone();
+            Ok::<_, tower::BoxError>(client.send(request).await?)
+        }
+    });
+    kube::Client::new(service, "default")
 }
 
 /// Names of the contexts from which [`ConnectOptions::context`] chooses, sorted. Empty outside of kubeconfigs.

@@ -27,7 +27,7 @@ pub async fn observe(
 /// Reads the contents of these ConfigMaps. `namespace`: that of the fleet.
 ///
 /// # Errors
-/// Any error of a request, except for a ConfigMap of another namespace that only the status of a node names.
+/// Any error of a request, except for a ConfigMap of another namespace that only the own agent of a node names.
 pub async fn read_contents(
     reader: &ClusterReader,
     namespace: &str,
@@ -42,12 +42,12 @@ pub async fn read_contents(
         .buffer_unordered(MAX_CONCURRENT);
     while let Some((key, map)) = fetched.next().await {
         match map {
-            // The credentials of one node suffice to name any ConfigMap in its status. Without its content, planning
+            // The credentials of one node suffice to name any ConfigMap, in its status or as it joins. Without its content, planning
             // only does not know what the node runs.
             Err(error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. }))
                 if key.namespace != namespace && !is_assigned(observed, &key) =>
             {
-                tracing::warn!("{error}. Only the status of a node names this ConfigMap");
+                tracing::warn!("{error}. Only the own agent of a node names this ConfigMap");
             }
             map => drop(observed.contents.insert(key, map?)),
         }
@@ -55,11 +55,12 @@ pub async fn read_contents(
     Ok(())
 }
 
-/// Reports whether a node is assigned this ConfigMap.
+/// Reports whether a node is assigned this ConfigMap, other than by its own agent.
 fn is_assigned(observed: &Observed, key: &ConfigMapKey) -> bool {
     observed
         .nodes
         .values()
+        .filter(|node| !node.is_self_assigned())
         .filter_map(|node| node.source.as_ref())
         .any(|source| ConfigMapKey::of(source).as_ref() == Some(key))
 }

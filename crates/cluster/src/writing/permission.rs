@@ -121,6 +121,14 @@ impl ClusterReader {
         self.check_allowed(Operation::on_all(Verb::List, Resource::Pods, None)).await
     }
 
+    /// Checks whether this user may ask kubelets what they run. The refusal of a kubelet shows only what that kubelet says.
+    ///
+    /// # Errors
+    /// As [`check_allowed`](Self::check_allowed).
+    pub async fn may_ask_kubelets(&self) -> Result<(), ClusterError> {
+        self.check_allowed(Operation::on_all(Verb::Get, Resource::Configz, None)).await
+    }
+
     /// Checks whether this user may do an operation. If the server refuses the review, the operation counts as
     /// allowed and may fail later.
     ///

@@ -17,7 +17,8 @@ use nodecfg_plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_avail
 /// Limit of new decisions for an assignment that conflicts with another client, before the node is left unchanged.
 const MAX_REPLANS: u8 = 3;
 
-/// Number of regressions that a soaking node may recover from. The next one is a failure.
+/// Number of regressions that a node may recover from while it settles or soaks. The next one is a failure: a node that
+/// comes and goes must not keep a run alive.
 const MAX_REGRESSIONS: u8 = 3;
 
 impl Pool {
@@ -340,12 +341,18 @@ impl Pool {
         }
     }
 
+    /// Counts a loss of readiness. `false`: it is one too many.
+    pub(super) fn may_regress(&mut self, id: Id) -> bool {
+        let may = self.nodes[id].attempts.regressions < MAX_REGRESSIONS;
+        self.nodes.update(id, |node| node.attempts.regressions += u8::from(may));
+        may
+    }
+
     /// Watches a converged node again, which ends the soak. Fails a node that regresses again and again.
     pub(super) fn regressed(&mut self, id: Id, waiting: Waiting) {
-        if self.nodes[id].attempts.regressions >= MAX_REGRESSIONS {
+        if !self.may_regress(id) {
             return self.fail(id, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO);
         }
-        self.nodes.update(id, |node| node.attempts.regressions += 1);
         match self.gate.has_passed_canaries() {
             true => self.interrupt_soak(),
             false => self.gate = StartGate::Canaries,

@@ -155,7 +155,7 @@ pub(super) enum WayBack {
 pub(super) struct Attempts {
     /// New decisions after a conflict with another client.
     pub(super) replans: u8,
-    /// Losses of readiness during soaks.
+    /// Losses of readiness while the node settled or soaked.
     pub(super) regressions: u8,
 }
 

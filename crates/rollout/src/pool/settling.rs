@@ -31,6 +31,9 @@ impl Pool {
             Convergence::Waiting(waiting) => (false, waiting),
             Convergence::Failed(failure) => return self.fail(id, failure, self.now.instant.since(settling.since)),
         };
+        if settling.is_well && !is_well && !self.may_regress(id) {
+            return self.fail(id, ConvergenceFailure::TimedOut { waiting }, self.now.instant.since(settling.since));
+        }
         if is_well != settling.is_well {
             let changed = self.now.instant;
             self.nodes.update(id, |node| node.stage = Stage::Settling(Settling { is_well, changed, ..settling }));

@@ -396,7 +396,10 @@ impl Host for AgentHost {
             inputs.drop_ins.as_ref().map(|_| format!("--config-dir={CONFIG_DIR}")),
         ];
         let arguments = paths.into_iter().flatten().chain(inputs.flags.iter().cloned()).collect();
-        Ok(KubeletProcess { arguments, started: inner.process.started().as_second() })
+        let started = inner.process.started();
+        // Each start has another id.
+        let pid = u32::try_from(started.as_millisecond() & i64::from(u32::MAX)).unwrap_or_default();
+        Ok(KubeletProcess { arguments, started: started.as_second(), pid })
     }
 
     async fn service_report(&self, since: Timestamp) -> ServiceReport<LastError> {

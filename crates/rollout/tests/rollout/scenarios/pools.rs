@@ -267,6 +267,25 @@ fn predecessor_may_lose_a_node_again_and_again() {
     assert_eq!(scenario.wait(590), ["assign b1"]);
 }
 
+/// A node reports its own readiness, and must not keep the later pools waiting with it.
+#[test]
+fn predecessor_that_comes_and_goes_ends_the_wait() {
+    let first = RolloutPolicy { canary: canary(1, 600), ..policy(1) };
+    let pools = [wanted("a", first), wanted("b", after(&["a"], policy(2)))];
+    let mut scenario = rollout(pools, one_each(&["a", "b"]));
+    scenario.send(Input::Start);
+    scenario.converge("a1");
+    let mut waited = 0;
+    while held(&scenario, "b").is_none() {
+        scenario.observe("a1", |node| Node { ready: Readiness::NotReady, ..node });
+        scenario.wait(100);
+        scenario.observe("a1", |node| Node { ready: Readiness::Ready, ..node });
+        scenario.wait(100);
+        waited += 200;
+        assert!(waited <= 4 * (600 + 300) + 200, "{waited} s");
+    }
+}
+
 #[test]
 fn stalled_pool_names_the_limit_that_is_used_up() {
     let pools = [wanted("a", policy(1)), wanted("b", policy(1))];

@@ -221,6 +221,22 @@ fn node_settles_only_while_it_is_ready() {
     assert!(scenario.is_complete());
 }
 
+/// A node reports its own readiness, and must not keep a run alive with it.
+#[test]
+fn node_that_comes_and_goes_does_not_settle_forever() {
+    let mut scenario = rollout(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.drain_and_assign("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    for losses in 1..=4 {
+        scenario.wait(20);
+        let lost = scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
+        assert_eq!(lost, if losses == 4 { vec!["release n1"] } else { vec![] }, "{losses}");
+        scenario.observe("n1", |node| Node { ready: Readiness::Ready, ..node });
+    }
+    assert!(matches!(scenario.outcome("n1").end, End::Failed { .. }));
+}
+
 #[test]
 fn node_that_is_lost_late_in_a_long_settle_time_fails() {
     let mut policy = drains(1);
