@@ -67,12 +67,17 @@ impl<'a> FindingDiagnostic<'a> {
     }
 }
 
+/// Number of the line of a place, from 1. YAML also counts other line ends, such as a lone carriage return.
+fn line_of(text: &str, place: &Place) -> usize {
+    text.get(..place.offset).map_or(place.line, |before| before.matches('\n').count() + 1)
+}
+
 /// Reports whether the first line of each place in the finding's file, and the lines around it, are short enough to
 /// show.
 fn has_short_lines(text: &str, finding: &Finding) -> bool {
     let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
-        let lines = text.lines().skip(place.line.saturating_sub(2));
+        let lines = text.lines().skip(line_of(text, place).saturating_sub(2));
         lines.take(3).all(|line| line.len() <= MAX_LINE)
     })
 }
@@ -94,7 +99,8 @@ impl HiddenLines {
         let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
         places.filter(|place| at.file == place.file).any(|place| {
             let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
-            let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
+            let line = line_of(text, place);
+            let (first, last) = (line.saturating_sub(1), line + spanned.matches('\n').count() + 1);
             hidden.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
         })
     }
@@ -438,11 +444,14 @@ mod tests {
     #[test]
     fn shows_no_control_characters_of_a_file_or_a_finding() {
         let hostile = "\u{1b}[2J\u{9b}31m\u{202e}";
-        let text = format!("maxPods: -5 # {hostile}\npodsPerCore: 1\n\n\nregistryBurst: -1\n");
+        // YAML counts a lone carriage return as a line.
+        let text = format!("maxPods: -5 # {hostile}\r\r\r\r\npodsPerCore: 1\n\n\nregistryBurst: -1\n");
         let snapshot = Snapshot::of_texts([("a.yaml", text.as_str())]);
         let burst = Place { offset: text.len() - 3, len: 2, line: 5, ..Place::whole_file("a.yaml") };
         let findings = [
-            Finding::error("max-pods", hostile).at(Place { len: 7, ..Place::whole_file("a.yaml") }).help(hostile),
+            Finding::error("max-pods", hostile)
+                .at(Place { len: 7, line: 9, ..Place::whole_file("a.yaml") })
+                .help(hostile),
             Finding::error("registry-burst", "no").at(burst.clone()).label(hostile).related(burst, hostile),
             Finding::error("bad-value", hostile).at(Place::whole_file(hostile)),
         ];

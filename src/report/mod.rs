@@ -217,6 +217,22 @@ fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most { text.to_owned() } else { at_most(text, most.saturating_sub(1)) }
 }
 
+/// Two values cut to `most` characters, so that they show their first difference.
+fn clipped_values(old: Option<&str>, new: Option<&str>, most: usize) -> (Option<String>, Option<String>) {
+    let from = match (old, new) {
+        (Some(old), Some(new)) if old != new && clipped(old, most) == clipped(new, most) => {
+            let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
+            same.saturating_sub(most / 2)
+        }
+        _ => 0,
+    };
+    let shown = |value: &str| match from {
+        0 => clipped(value, most),
+        from => clipped(&format!("…{}", value.chars().skip(from).collect::<String>()), most),
+    };
+    (old.map(shown), new.map(shown))
+}
+
 /// Up to `most` names, and the number of omitted ones.
 #[must_use]
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {
@@ -280,6 +296,15 @@ mod tests {
         let left = |seconds| trial(&Trial { ends_at: Some(Timestamp::from_second(seconds).unwrap()) }, at);
         assert_eq!([472, 60, 59].map(left), ["on trial, 8m left", "on trial, 1m left", "on trial, 59s left"]);
         assert_eq!([left(0), left(-5), trial(&Trial::default(), at)], ["on trial"; 3]);
+    }
+
+    #[test]
+    fn cut_values_show_their_first_difference() {
+        let (old, new) = (format!("{} > 1", "x".repeat(90)), format!("{} > 1e9", "x".repeat(90)));
+        let (Some(before), Some(after)) = clipped_values(Some(&old), Some(&new), 20) else { panic!("both") };
+        assert!(before.ends_with("> 1") && after.ends_with("> 1e9"), "{before} {after}");
+        assert_eq!(clipped_values(Some(&old), None, 4), (Some("xxx…".to_owned()), None));
+        assert_eq!(clipped_values(Some("a"), Some("b"), 4), (Some("a".to_owned()), Some("b".to_owned())));
     }
 
     #[test]

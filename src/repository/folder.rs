@@ -1,7 +1,7 @@
 //! Reads a snapshot of a folder on disk.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use git2::Repository;
 use walkdir::WalkDir;
@@ -17,10 +17,11 @@ use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapsh
 const MAX_DEPTH: usize = 32;
 
 /// Reads the folder `root`, which must be absolute and contain no links. Skips hidden files. In a repository, also
-/// skips the files that git ignores, unless git ignores `root` itself.
+/// skips the files that git ignores, unless it tracks them or ignores `root` itself.
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
     // An ignored folder is readable if the user names it explicitly.
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
+    let tracked = repository.map(tracked).unwrap_or_default();
     let opened = Confined::at(root).map_err(|error| error.of(root))?;
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
@@ -41,7 +42,10 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         };
         let kind = item.file_type();
         let hidden = item.file_name().to_string_lossy().starts_with('.');
-        let ignored = || repository.is_some_and(|repository| repository.is_path_ignored(item.path()).unwrap_or(false));
+        let ignored = || {
+            let is_ignored = |repository: &Repository| repository.is_path_ignored(item.path()).unwrap_or(false);
+            !tracked.contains(item.path()) && repository.is_some_and(is_ignored)
+        };
         if hidden || ignored() {
             if kind.is_dir() {
                 walk.skip_current_dir();
@@ -98,6 +102,21 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         files.insert(path, file);
     }
     Ok(Snapshot { files, commit: None, uncommitted: 0, signer: None, source, findings })
+}
+
+/// The files that git tracks, and their folders. It tracks a file that was added in spite of a rule.
+fn tracked(repository: &Repository) -> BTreeSet<PathBuf> {
+    let (Some(top), Ok(index)) = (repository.workdir(), repository.index()) else { return BTreeSet::new() };
+    let mut tracked = BTreeSet::new();
+    for entry in index.iter() {
+        let Ok(path) = std::str::from_utf8(&entry.path) else { continue };
+        for path in top.join(path).ancestors().take_while(|path| *path != top) {
+            if !tracked.insert(path.to_owned()) {
+                break;
+            }
+        }
+    }
+    tracked
 }
 
 /// Reads the file `real`, which appears as `path`, and adds its size to `total`.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
 
@@ -20,6 +21,8 @@ use nodecfg_fleet::snapshot::Signer;
 
 /// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;
+/// Time limit of the comparison of the folder with the commit, which only warns.
+const STATUS_LIMIT: Duration = Duration::from_secs(10);
 /// The file mode of a symbolic link.
 const LINK_MODE: i32 = 0o120_000;
 /// The maximum length of the target of a link, in bytes: that of a path on Linux.
@@ -365,11 +368,24 @@ fn blob(odb: &Odb<'_>, path: &str, id: Oid, total: &mut u64) -> Result<SnapshotF
     Ok(normalized(path, odb.read(id)?.data()))
 }
 
-/// The configuration files with uncommitted changes, by path, as `git status` counts them: a staged rename is one file.
+/// The configuration files with uncommitted changes, by path, as `git status` counts them: a staged rename is one file. None
+/// if that takes too long: libgit2 takes exponential time for some patterns of `.gitattributes` and `.gitignore`, which a
+/// pull request can write, and a warning is not worth a wait.
 fn uncommitted_files(repository: &Repository, prefix: &str) -> Vec<String> {
-    if repository.is_bare() {
-        return Vec::new();
-    }
+    let Some(folder) = repository.workdir().map(Path::to_owned) else { return Vec::new() };
+    let (prefix, (sender, receiver)) = (prefix.to_owned(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let changed = Repository::open(folder).map(|repository| files_with_changes(&repository, &prefix));
+        // The receiver may have given up.
+        let _ = sender.send(changed.unwrap_or_default());
+    });
+    receiver.recv_timeout(STATUS_LIMIT).unwrap_or_else(|_| {
+        tracing::warn!("git takes too long to compare the folder with the commit; uncommitted changes are not listed");
+        Vec::new()
+    })
+}
+
+fn files_with_changes(repository: &Repository, prefix: &str) -> Vec<String> {
     let mut options = StatusOptions::new();
     options.include_untracked(true).recurse_untracked_dirs(true).include_ignored(false).exclude_submodules(true);
     options.disable_pathspec_match(true).renames_head_to_index(true);

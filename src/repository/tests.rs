@@ -347,3 +347,17 @@ fn skips_ignored_files_of_a_working_tree() {
     assert_eq!(names(&read(folder.path(), None, true).expect("reads")), ["nodecfg.yaml"]);
     assert_eq!(names(&read(&folder.path().join("out"), None, true).expect("reads")), ["x.yaml"]);
 }
+
+/// `git add --force`: a sync reads the file from the commit, so a review of the folder must read it, too.
+#[test]
+fn reads_tracked_files_in_spite_of_a_rule() {
+    let (folder, git) = repository(&[("nodecfg.yaml", ""), (".gitignore", "out/\n*.json\n")]);
+    let mut index = git.index().expect("an index");
+    for path in ["out/a.yaml", "b.json"] {
+        write(folder.path(), path, "");
+        index.add_path(Path::new(path)).expect("added");
+    }
+    index.write().expect("written");
+    write(folder.path(), "out/x.yaml", "");
+    assert_eq!(names(&read(folder.path(), None, true).expect("reads")), ["b.json", "nodecfg.yaml", "out/a.yaml"]);
+}

@@ -70,8 +70,10 @@ impl<W: Write> Write for WithoutCommands<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut shown = Vec::with_capacity(bytes.len());
         for byte in bytes {
-            if self.in_style || *byte == b'\x1b' {
-                self.in_style = !byte.is_ascii_alphabetic();
+            // A style is `ESC [ 3 1 ; 1 m`. Anything else in it may be the start of a line.
+            let is_style = self.in_style && (matches!(byte, b'[' | b';' | b'0'..=b'9') || byte.is_ascii_alphabetic());
+            self.in_style = *byte == b'\x1b' || (is_style && !byte.is_ascii_alphabetic());
+            if self.in_style || is_style {
                 shown.push(*byte);
                 continue;
             }
@@ -133,6 +135,9 @@ mod tests {
             ("\u{a0}\u{3000}::error::x", "\u{a0}\u{3000}:^:error::x"),
             ("\u{1b}[1;31m::\u{1b}[0merror", "\u{1b}[1;31m:^:\u{1b}[0merror"),
             (":\u{1b}[0m:error", ":\u{1b}[0m^:error"),
+            ("a\u{1b}\r::error", "a\u{1b}\r:^:error"),
+            ("\u{1b}::error", "\u{1b}:^:error"),
+            ("\u{1b}[3\n::error", "\u{1b}[3\n:^:error"),
             ("a ##[error]x ###[x]", "a ##^[error]x ###^[x]"),
         ] {
             for size in [1, 2, 100] {

@@ -199,7 +199,8 @@ impl Composer<'_> {
                 return self.anchored(ended.node, ended.anchor, ended.before).map(Some);
             }
         };
-        self.charge(1, 0, place)?;
+        // A handle stands for a prefix of any length.
+        self.charge(1, properties.tag.as_ref().map_or(0, String::len), place)?;
         let mut node = Node { value, span: place };
         if deep {
             node = null(place);
@@ -232,7 +233,7 @@ impl Composer<'_> {
     }
 
     fn scalar(&mut self, text: String, plain: bool, tag: Option<String>, span: Span) -> Result<Scalar, Stop> {
-        self.charge(1, text.len(), span)?;
+        self.charge(1, text.len().saturating_add(tag.as_ref().map_or(0, String::len)), span)?;
         match tag {
             None => Ok(Scalar { text, plain }),
             Some(tag) if tag.strip_prefix(CORE) == Some("str") => Ok(Scalar::quoted(text)),

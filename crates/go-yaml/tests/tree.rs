@@ -157,3 +157,15 @@ fn hostile_texts_end_soon() {
         assert!(parsed.root.is_some() || !parsed.problems.is_empty(), "{:?}", text.get(..40));
     }
 }
+
+/// A handle of a few bytes stands for a long prefix, in every tag.
+#[test]
+fn tags_count_as_text() {
+    let of = |values: &str| {
+        let text = format!("%TAG !e! {}\n---\nx:\n{}", "t".repeat(10_000), values.repeat(2_000));
+        problems(&text).last().cloned().unwrap()
+    };
+    for values in ["- !e!x a\n", "- !e!x [a]\n", "- !e!x {a: b}\n"] {
+        assert!(of(values).ends_with("the document has too much text"), "{values}");
+    }
+}

@@ -196,7 +196,7 @@ pub(crate) fn too_deep() -> String {
 }
 
 pub(crate) fn too_many() -> String {
-    format!("the document has more than {MAX_NODES} values after aliases and copies are expanded")
+    format!("the document has more than {MAX_NODES} values, or too much text, after aliases and copies are expanded")
 }
 
 pub(crate) fn key_too_long() -> String {
@@ -310,13 +310,15 @@ impl Node {
         }
     }
 
-    /// Returns the number of values, including this one.
+    /// Returns the number of values, including this one. A long text counts as several, because its copies take memory, too:
+    /// the limits of values and of text are reached together.
     #[must_use]
     pub fn count(&self) -> usize {
+        let of_text = |text: &str| text.len() / (MAX_TEXT / MAX_NODES);
         1 + match &self.value {
-            Value::Scalar(_) => 0,
+            Value::Scalar(scalar) => of_text(&scalar.text),
             Value::Sequence(items) => items.iter().map(Self::count).sum(),
-            Value::Mapping(map) => map.values().map(|entry| entry.value.count()).sum(),
+            Value::Mapping(map) => map.iter().map(|(key, entry)| of_text(key) + entry.value.count()).sum(),
         }
     }
 }

@@ -437,6 +437,15 @@ mod tests {
         assert!(error.contains("more than 100000 values") || error.contains("deeper"), "{error}");
     }
 
+    /// A patch of 1,000 copies has 60 kB, whatever the text has that it copies.
+    #[test]
+    fn limits_copies_of_a_long_text() {
+        let patch = vec!["{op: copy, from: /a, path: /l/-}"; 1000].join(",");
+        let error = patched(&format!("a: {}\nl: [1]", "x".repeat(100_000)), &format!("[{patch}]")).expect_err("a bomb");
+        assert!(error.contains("too much text"), "{error}");
+        assert!(patched("a: short\nl: [1]", &format!("[{patch}]")).is_ok());
+    }
+
     #[test]
     fn detects_kind_of_patch() {
         assert_eq!(kind_of_patch(&node("p", "a: 1")), Ok(PatchKind::Merge));

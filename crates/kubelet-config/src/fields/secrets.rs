@@ -37,16 +37,17 @@ fn without_credentials(value: &str) -> String {
     let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
     let url = value.trim_matches(|letter| quoted && letter == '"');
     let in_quotes = |url: String| if quoted { format!("\"{url}\"") } else { url };
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let is_scheme = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
         return if url.contains(['@', '?', '#']) { NOT_SHOWN.to_owned() } else { value.to_owned() };
     };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // As Go's net/url: query and fragment end the host, whatever follows.
+    let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
     let (user, place) = match authority.rsplit_once('@') {
         Some((_, host)) => (format!("{NOT_SHOWN}@"), format!("{host}{path}")),
-        None => (String::new(), rest.to_owned()),
+        None => (String::new(), place.to_owned()),
     };
-    let end = place.find(['?', '#']).unwrap_or(place.len());
-    let (place, query) = place.split_at(end);
     let host = place.split('/').next().unwrap_or_default();
     let port = host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.chars().all(|digit| digit.is_ascii_digit())) {
@@ -188,7 +189,11 @@ mod tests {
             ("\"https://e.x:8443/a\"", "\"https://e.x:8443/a\""),
             ("\"https://bot:hunter2@e.x/a\"", "\"https://(not shown)@e.x/a\""),
             ("https://bot:hun@ter2@e.x", "https://(not shown)@e.x"),
-            ("https://bot:hun?ter2@e.x", "https://(not shown)@e.x"),
+            ("https://bot:hun?ter2@e.x", "(not shown)"),
+            ("https://evil.x?@e.x/pods", "https://evil.x?(not shown)"),
+            ("https://evil.x#@e.x/pods", "https://evil.x#(not shown)"),
+            ("https://evil.x/?@e.x/pods", "https://evil.x/?(not shown)"),
+            ("bot:hunter2@e.x/?a=b://c", "(not shown)"),
             ("https://bot:hun/ter2@e.x", "(not shown)"),
             ("https://e.x/a?token=hunter2", "https://e.x/a?(not shown)"),
             ("https://e.x?token=hunter2", "https://e.x?(not shown)"),

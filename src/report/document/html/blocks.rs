@@ -9,7 +9,7 @@ use super::{nodes, timeline};
 use crate::report::document::{
     ANOTHER_DEFAULT, Block, Cell, Fields, Item, Listed, Nodes, Piece, Report, Run, Section, Table, Text, listed, runs,
 };
-use crate::report::{clipped, count};
+use crate::report::{clipped, clipped_values, count};
 use crate::status::Grade;
 use nodecfg_contract::names::{NodeName, PoolName};
 
@@ -261,9 +261,10 @@ fn fields(fields: &Fields) -> Markup {
         @for field in fields.fields.iter().take(MAX_FIELDS) {
             tr {
                 th scope="row" { (code(&field.path)) }
-                td { @if let Some(old) = &field.old { del { (code(old)) } } @else { "–" } }
+                @let (old, new) = clipped_values(field.old.as_deref(), field.new.as_deref(), MAX_VALUE);
+                td { @if let Some(old) = &old { del { (code(old)) } } @else { "–" } }
                 td {
-                    @match (&field.old, &field.new) {
+                    @match (&old, &new) {
                         (None, None) if !fields.are_settings => (ANOTHER_DEFAULT),
                         (_, Some(new)) => ins { (code(new)) },
                         (_, None) => "–",

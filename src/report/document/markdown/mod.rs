@@ -10,7 +10,7 @@ use super::{
     runs, state_counts,
 };
 use crate::report::markdown::{code, html, prose, row};
-use crate::report::{clipped, count, timeline};
+use crate::report::{clipped, clipped_values, count, timeline};
 use crate::status::Grade;
 use fit::{Part, Parts};
 use kubelet_config::risk::Class;
@@ -221,14 +221,16 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-fn value(value: Option<&String>, most: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| code(&clipped(value, most)))
+/// Both values of a field. Cut ones show where they differ.
+fn values(field: &Field, most: usize) -> [String; 2] {
+    let (old, new) = clipped_values(field.old.as_deref(), field.new.as_deref(), most);
+    [old, new].map(|value| value.map_or_else(|| "–".to_owned(), |value| code(&value)))
 }
 
 fn settings(fields: &Fields) -> String {
     let mut text = "| setting | now | new | meaning |\n|---|---|---|---|\n".to_owned();
     for field in &fields.fields {
-        let (old, new) = (value(field.old.as_ref(), MAX_WORDS), value(field.new.as_ref(), MAX_WORDS));
+        let [old, new] = values(field, MAX_WORDS);
         text.push_str(&row([code(&field.path), old, new, field.meaning.to_owned()]));
     }
     text + "\n"
@@ -255,10 +257,10 @@ fn fields(fields: &Fields, brief: bool) -> String {
             None => "unknown",
         };
         let place = field.place.as_ref().map_or_else(String::new, |place| code(&clipped(place, most)));
-        let (old, new) = match (&field.old, &field.new) {
-            (None, None) => (value(None, most), ANOTHER_DEFAULT.to_owned()),
-            (old, new) => (value(old.as_ref(), most), value(new.as_ref(), most)),
-        };
+        let [old, mut new] = values(field, most);
+        if field.old.is_none() && field.new.is_none() {
+            ANOTHER_DEFAULT.clone_into(&mut new);
+        }
         text.push_str(&row([code(&clipped(&field.path, most)), old, new, risk.to_owned(), place]));
     }
     if listed.len() < fields.fields.len() {
