@@ -197,6 +197,24 @@ impl Sorter {
         self.broken.iter().chain(&self.in_flight).chain(&self.assigned)
     }
 
+    /// Domain of the canaries: canaries of two domains would be in transition together. It is that of canaries which have
+    /// converged, or the first with enough nodes, or the first with most nodes. A node chooses its zone by its labels, and
+    /// must not be the only canary.
+    fn domain_of_canaries(&self, converged: &[Step], missing: &BTreeMap<usize, usize>) -> Option<usize> {
+        if let Some(domain) = converged.iter().map(|step| step.domain).min() {
+            return Some(domain);
+        }
+        let mut nodes: BTreeMap<usize, usize> = BTreeMap::new();
+        let candidates = self.in_flight.iter().chain(&self.assigned);
+        for step in candidates.filter(|step| missing.contains_key(&self.canaries.group_of(&step.node))) {
+            *nodes.entry(step.domain).or_default() += 1;
+        }
+        let wanted = missing.values().sum::<usize>();
+        let enough = nodes.iter().find(|(_, nodes)| **nodes >= wanted);
+        let most = || nodes.iter().max_by_key(|(domain, nodes)| (**nodes, std::cmp::Reverse(**domain)));
+        enough.or_else(most).map(|(domain, _)| *domain)
+    }
+
     /// Returns the domains and waves in order, and the nodes outside of the waves.
     ///
     /// The progress of an earlier run is read from the cluster alone. Until more nodes have converged than the pool
@@ -215,18 +233,16 @@ impl Sorter {
         if self.needs_canaries() {
             let lacking: BTreeSet<usize> = self.groups().filter(|group| self.lacks_converged(*group)).collect();
             canaries = lacking.iter().filter_map(|group| self.converged.remove(group)).flatten().collect();
-            // Canaries of a later domain would start beside those of the first one.
-            let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
-            let first = domains.min();
             let mut missing: BTreeMap<usize, usize> =
                 lacking.into_iter().map(|group| (group, self.canaries.of_group(group))).collect();
             for step in &canaries {
                 missing.entry(self.canaries.group_of(&step.node)).and_modify(|left| *left = left.saturating_sub(1));
             }
+            let domain = self.domain_of_canaries(&canaries, &missing);
             for more in [&mut self.in_flight, &mut self.assigned] {
                 let is_canary = |step: &Step| {
                     let left = missing.get_mut(&self.canaries.group_of(&step.node)).filter(|left| **left > 0);
-                    let Some(left) = left.filter(|_| Some(step.domain) == first) else { return false };
+                    let Some(left) = left.filter(|_| Some(step.domain) == domain) else { return false };
                     *left -= 1;
                     true
                 };
@@ -245,10 +261,11 @@ impl Sorter {
             by_domain.entry(step.domain).or_default().push(step);
         }
         let first = by_domain.keys().next().copied();
+        let after_canaries = !canaries.is_empty();
         let broken = std::mem::take(&mut self.broken);
-        let rest = by_domain
-            .into_iter()
-            .map(|(domain, steps)| (WaveKind::Rest, self.wave_domain(domain, first == Some(domain)), steps));
+        let rest = by_domain.into_iter().map(|(domain, steps)| {
+            (WaveKind::Rest, self.wave_domain(domain, first == Some(domain), after_canaries), steps)
+        });
         let kinds = [(WaveKind::Unavailable, None, broken), (WaveKind::Canary { soak_seconds }, None, canaries)];
         for (kind, domain, mut steps) in kinds.into_iter().chain(rest) {
             steps.sort_by(in_order);
@@ -260,10 +277,10 @@ impl Sorter {
     }
 
     /// Domain of a wave. A run that continues a rollout soaks before it begins a domain; it cannot tell how long the nodes
-    /// of the earlier ones have had the target.
-    fn wave_domain(&self, number: usize, is_first: bool) -> Option<WaveDomain> {
+    /// of the earlier ones have had the target. So does the first one after canaries of another.
+    fn wave_domain(&self, number: usize, is_first: bool, after_canaries: bool) -> Option<WaveDomain> {
         let follows = match is_first {
-            true => !self.begun.contains(&number) && self.begun.range(..number).next().is_some(),
+            true => !self.begun.contains(&number) && (self.begun.range(..number).next().is_some() || after_canaries),
             false => true,
         };
         let soak_seconds = if follows { Some(self.order.as_ref()?.soak.as_secs()) } else { None };

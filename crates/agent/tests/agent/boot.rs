@@ -125,7 +125,10 @@ async fn agent_rolls_back_failed_boot(env: TestEnv) {
     boot(&env, ONLINE).await.exits(0);
     env.host.run("restart");
     env.wait_for_kubelet("refused 50").await;
-    let agent = env.start_agent_with(&format!("--health-timeout 1s {}", env.restart_args()));
+    // The kubelet writes its kubeconfig only once it has started.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("--listen {}", taken.local_addr().unwrap());
+    let agent = env.start_agent_from("missing", &format!("--health-timeout 1s {listen} {}", env.restart_args()));
     env.wait_for_kubelet("started 110").await;
     agent.kill();
     // The next start of the kubelet keeps that.

@@ -284,8 +284,13 @@ impl TestEnv {
 
     /// Starts the agent with these arguments and those that every test needs.
     pub fn start_agent_with(&self, arguments: &str) -> Running {
+        self.start_agent_from("kubeconfig", arguments)
+    }
+
+    /// Starts the agent with this kubeconfig.
+    pub fn start_agent_from(&self, kubeconfig: &str, arguments: &str) -> Running {
         self.start_program(&format!(
-            "--node-name {NODE} --kubeconfig kubeconfig --store-dir store --kubelet-config {} --kubelet-config-dir {} \
+            "--node-name {NODE} --kubeconfig {kubeconfig} --store-dir store --kubelet-config {} --kubelet-config-dir {} \
              {arguments}",
             self.host.config().display(),
             self.host.path("kubelet.conf.d").display()

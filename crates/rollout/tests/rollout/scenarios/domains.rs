@@ -389,6 +389,20 @@ fn canaries_are_of_one_domain() {
     assert_eq!(scenario.wait(60), ["assign n1"]);
 }
 
+/// A kubelet can put its node into a zone of its own.
+#[test]
+fn node_alone_in_the_first_zone_is_not_the_only_canary() {
+    let policy = RolloutPolicy { canary: canary(2, 0), ..ordered(3, 60) };
+    let alone = in_zone(node("n5", "a"), Some("0"));
+    let mut scenario = rollout(four().into_iter().chain([alone]), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["assign n2", "assign n4"]);
+    scenario.converge("n2");
+    scenario.converge("n4");
+    assert_eq!(scenario.wait(60), ["assign n5"]);
+    scenario.converge("n5");
+    assert_eq!(scenario.wait(60), ["assign n1"]);
+}
+
 #[test]
 fn domain_follows_unavailable_nodes_of_an_earlier_one() {
     let mut nodes = four();
