@@ -195,7 +195,12 @@ fn accepts_only_required_content() {
     for malformed in ["", "v9:other:00", &required.to_uppercase()] {
         assert!(verify(&download("a", payload("maxPods: 5\n")), Some(malformed), None).is_err(), "{malformed}");
     }
-    for body in [BTreeMap::new(), payload("[\n")] {
+    // A kubelet may read the first of two values.
+    let twice = payload("")["kubelet"].clone();
+    let header: serde_json::Value = serde_saphyr::from_str(&twice).unwrap();
+    let twice = header.to_string().replace('}', ", \"maxPods\": 6, \"maxPods\": 5}");
+    assert_eq!(ContentHash::of(read(&twice).unwrap().canonical().as_bytes()), good);
+    for body in [BTreeMap::new(), payload("[\n"), BTreeMap::from([("kubelet".to_owned(), twice)])] {
         assert!(verify(&download("a", body), Some(&required), None).is_err());
     }
 }

@@ -292,7 +292,10 @@ impl<'s> Files<'s> {
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
             let (layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
-            if self.rendered > MAX_RENDERED {
+            // A patch that is named again and again takes the time of its merge each time.
+            let merged = layers.patches.iter().filter_map(|patch| self.snapshot.text(&patch.root.place.file));
+            let merged = merged.map(|text| text.len()).sum();
+            if self.rendered > MAX_RENDERED || !self.renders(merged, &path) {
                 return None;
             }
             let named = Named { fleet: fleet.clone(), pool: name.clone(), path };
@@ -300,15 +303,23 @@ impl<'s> Files<'s> {
             let (targets, verdicts) = render(layers, reserve, named, checks, self.checks.gate, &mut self.findings)?;
             let target = Arc::clone(targets.typical());
             let rendered = target.rendered()?;
-            self.rendered = self.rendered.saturating_add(rendered.canonical.len());
-            if self.rendered > MAX_RENDERED {
-                let message = format!("the configurations of all pools have more than {MAX_RENDERED} bytes together");
-                let finding = Finding::error("too-much-text", message).at(Place::whole_file(rendered.path.as_str()));
-                self.findings.push(finding.help("move pools into another repository"));
-            }
+            self.renders(rendered.canonical.len(), &rendered.path);
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
             Some(targets)
         }
+    }
+
+    /// Counts bytes that are merged or rendered for the pool of this file. `false`, with a finding: they are too many.
+    fn renders(&mut self, bytes: usize, path: &str) -> bool {
+        self.rendered = self.rendered.saturating_add(bytes);
+        let fits = self.rendered <= MAX_RENDERED;
+        if !fits {
+            let message =
+                format!("the configurations and patches of all pools have more than {MAX_RENDERED} bytes together");
+            let finding = Finding::error("too-much-text", message).at(Place::whole_file(path));
+            self.findings.push(finding.help("move pools into another repository"));
+        }
+        fits
     }
 
     /// Content of a `pool.yaml`, and whether it has no errors.

@@ -83,6 +83,32 @@ fn refuses_many_patches_of_one_pool() {
     assert_eq!(found, ["`spec.kubelet.patches`: 40000 entries, at most 50 are allowed"]);
 }
 
+/// The last patch removes what the others add, so the result is small.
+#[test]
+fn merges_a_bounded_number_of_bytes() {
+    let pool = |name: &str| {
+        format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\n\
+             spec: {{kubelet: {{patches: [{} ../../none.yaml]}}}}\n",
+            "../../large.yaml, ".repeat(40)
+        )
+    };
+    let (large, own) = (format!("clusterDomain: {}\n", "x".repeat(10_000)), HEADER.to_owned());
+    let mut files =
+        vec![("large.yaml".to_owned(), large), ("none.yaml".to_owned(), "clusterDomain: null\n".to_owned())];
+    for name in (0..9).map(|at| format!("p{at}")) {
+        files.extend([
+            (format!("pools/{name}/pool.yaml"), pool(&name)),
+            (format!("pools/{name}/kubelet.yaml"), own.clone()),
+        ]);
+    }
+    let files = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let built = build(&Snapshot::of_texts(files), &Checks::default());
+    let codes: Vec<&str> =
+        built.findings.iter().map(|finding| finding.code).filter(|code| *code != "no-fleet").collect();
+    assert_eq!((codes, built.checked.len()), (vec!["too-much-text"], 2), "1 MiB has two pools with 400 kB of patches");
+}
+
 #[test]
 fn renders_a_bounded_number_of_bytes() {
     let base = format!("{HEADER}clusterDomain: {}\n", "x".repeat(300_000));

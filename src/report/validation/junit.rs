@@ -15,6 +15,7 @@ use crate::report::error::ErrorMessage;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Severity};
 use kubelet_config::verdict::Verdict;
+use nodecfg_contract::printable;
 
 /// The case of errors that concern no kubelet version.
 const CASE: &str = "nodecfg";
@@ -103,7 +104,8 @@ fn finding_text(finding: &Finding) -> String {
 
 /// A text with its fix on the next lines.
 fn described(text: String, help: &str) -> String {
-    if help.is_empty() { text } else { format!("{text}\n  {}", help.replace('\n', "\n  ")) }
+    let text = if help.is_empty() { text } else { format!("{text}\n  {}", help.replace('\n', "\n  ")) };
+    printable::lines(&text)
 }
 
 /// The number of cases and of failed cases.
