@@ -20,7 +20,7 @@ use crate::writing::permission::Needs;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY, Placement, nodeconfig};
-use nodecfg_observed::{Drain, Obstacle};
+use nodecfg_observed::{ConfigMapKey, Drain, Obstacle};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 #[path = "leftover_tests.rs"]
@@ -378,6 +378,38 @@ async fn list_finds_the_references_of_nodes_without_node_configs() {
     let (nodes, _, references) = reader.list_nodes_with_references().await.expect("a list");
     assert_eq!(nodes[&name("n1")].status.active, None);
     assert_eq!(references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a"]);
+}
+
+/// A joining node may name any ConfigMap, also one that the reconciler may not read.
+#[tokio::test]
+async fn own_assignment_of_a_node_cannot_stop_an_observation() {
+    let observed = async |by_itself: bool| {
+        let node = json!({"metadata": {"name": "n1", "uid": "u"}});
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"});
+        let spec =
+            json!({"configSource": ConfigSource::config_map("theirs", "x", "kubelet"), "selfAssigned": by_itself});
+        let config = json!({"metadata": {"name": "n1", "ownerReferences": [owner]}, "spec": spec});
+        let (client, _) = serving(move |request| match request.uri.as_str() {
+            uri if uri.contains("/configmaps/x") => {
+                let message = "configmaps \"x\" is forbidden: User \"sync\" cannot get resource \"configmaps\"";
+                Reply::Json(403, json!({"kind": "Status", "reason": "Forbidden", "message": message, "code": 403}))
+            }
+            uri => {
+                let items = match uri {
+                    uri if uri.starts_with("/api/v1/nodes") => vec![node.clone()],
+                    uri if uri.contains("/nodeconfigs") => vec![config.clone()],
+                    _ => Vec::new(),
+                };
+                Reply::Json(200, json!({"items": items, "metadata": {"resourceVersion": "7"}}))
+            }
+        });
+        let reader = ClusterReader::new(client, "https://fake", options());
+        let reader = ClusterReader { binding: Binding::NodeConfig, ..reader };
+        let key = ConfigMapKey { namespace: "theirs".to_owned(), name: "x".to_owned() };
+        crate::reading::observe::observe(&reader, "kube-system", |_| [key].into()).await
+    };
+    assert_eq!(observed(true).await.expect("no instruction").contents.len(), 0);
+    assert!(matches!(observed(false).await, Err(ClusterError::Forbidden { .. })), "the reconciler's assignment is");
 }
 
 async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> + Unpin)) -> NodeEvent {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, pause, policy, pool,
-    pool_name, refusing, rendered, source, with_config_map,
+    pool_name, refusing, rendered, replacing, source, with_config_map,
 };
 use super::{
     Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, required_config_maps,
@@ -16,7 +16,7 @@ use nodecfg_contract::config_map::FetchedConfigMap;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::{Assignment, ConfigSource, Placement, error_text};
 use nodecfg_fleet::{Desired, PoolTarget, RolloutPolicy};
-use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Obstacle, Orders, Readiness};
+use nodecfg_observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, Observed, Obstacle, Orders, Readiness};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
@@ -382,6 +382,17 @@ fn never_recreates_config_map_in_use() {
     assert!(matches!(&problems[0], Problem::ConfigMapMissing { nodes: 1, example, .. } if example.as_str() == "n1"));
     // Without a node that points at it, the ConfigMap is created.
     cluster.nodes.remove(&node_name("n1"));
+    assert!(planned(&desired, &cluster).config_maps[0].create);
+}
+
+/// The agent of a node that joins can name a ConfigMap before it exists.
+#[test]
+fn config_map_that_a_node_assigned_itself_is_created() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let joined = Some(NodeContent { self_assigned: true, ..replacing() });
+    let joined = Node { content: joined, ..on(node("n1", "a"), &target("a", 64)) };
+    let mut cluster = observed([joined, Node { content: Some(replacing()), ..node("n2", "a") }]);
+    cluster.contents.insert(ConfigMapKey::of(&target("a", 64)).unwrap(), None);
     assert!(planned(&desired, &cluster).config_maps[0].create);
 }
 
