@@ -20,6 +20,7 @@ use nodecfg_contract::nodeconfig::definition;
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
+const CONFIG: &str = "/kubelet/config.yaml";
 const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
 
 /// Healthy kubelet whose restart blocks until the test releases it.
@@ -28,7 +29,8 @@ struct BlockingKubelet {
     restart_requested: Notify,
     release: Notify,
     restarted: AtomicBool,
-    fails: bool,
+    /// Error of the restart.
+    fails: Option<RestartError>,
     /// Number of restart requests to reject.
     unreachable_requests: AtomicUsize,
     /// Number of probes that find the kubelet healthy before others find it unhealthy. `None`: all of them.
@@ -61,7 +63,7 @@ impl Host for BlockingKubelet {
         self.restarted.store(true, Ordering::Relaxed);
         self.restart_requested.notify_one();
         self.release.notified().await;
-        if self.fails { Err(RestartError::Failed(RestartProblem::MaybeStopped.into())) } else { Ok(()) }
+        self.fails.clone().map_or(Ok(()), Err)
     }
 
     async fn healthz(&self, _: &Healthz) -> Result<(), HealthzError> {
@@ -153,7 +155,7 @@ fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
     let name = NodeName::new("n1").expect("a name");
     let client = AgentClient::new(api.client(), "https://sandbox", name, AgentClientOptions::default());
     let disk = MemoryDisk::new();
-    disk.put(Path::new("/kubelet/config.yaml"), LOCAL.as_bytes(), 0o644);
+    disk.put(Path::new(CONFIG), LOCAL.as_bytes(), 0o644);
     (api, client, disk)
 }
 
@@ -162,10 +164,8 @@ fn runtime(disk: &MemoryDisk) -> AgentRuntime<MemoryDisk> {
 }
 
 fn runtime_with(disk: &MemoryDisk, settings: Settings) -> AgentRuntime<MemoryDisk> {
-    let paths = Paths {
-        folder: PathBuf::from("/agent"),
-        activation: Activation::File { config: PathBuf::from("/kubelet/config.yaml") },
-    };
+    let paths =
+        Paths { folder: PathBuf::from("/agent"), activation: Activation::File { config: PathBuf::from(CONFIG) } };
     AgentRuntime::open(&paths, settings, disk.clone(), 1).expect("opens")
 }
 
@@ -197,7 +197,10 @@ async fn finishes_started_restart_before_exit() {
 #[tokio::test]
 async fn ignores_restart_failure_during_exit() {
     let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
-    let host = BlockingKubelet { fails: true, ..BlockingKubelet::default() };
+    let host = BlockingKubelet {
+        fails: Some(RestartError::Failed(RestartProblem::MaybeStopped.into())),
+        ..BlockingKubelet::default()
+    };
     // The restart command fails and the agent is stopped at once, as when a service manager ends a process group.
     let stopped = async {
         host.restart_requested.notified().await;
@@ -207,6 +210,21 @@ async fn ignores_restart_failure_during_exit() {
     let ledger = runtime(&disk).ledger().clone();
     assert!(matches!(ledger.agent_state.phase, Phase::Activating { .. }), "{:?}", ledger.agent_state.phase);
     assert_eq!(ledger.agent_state.failure, None);
+}
+
+/// No trial watches the assignment until the agent starts again.
+#[tokio::test]
+async fn last_known_good_returns_if_a_restart_is_not_requested_during_exit() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let fails = Some(RestartError::NotRequested(RestartProblem::MaybeStopped.into()));
+    let host = BlockingKubelet { fails, ..BlockingKubelet::default() };
+    let stopped = async {
+        host.restart_requested.notified().await;
+        assert!(disk.content(Path::new(CONFIG)).is_some_and(|content| *content != *LOCAL.as_bytes()));
+        host.release.notify_one();
+    };
+    run(runtime(&disk), client, &host, Options::default(), stopped).await.expect("ends on request");
+    assert_eq!(disk.content(Path::new(CONFIG)).as_deref(), Some(LOCAL.as_bytes()));
 }
 
 #[tokio::test]
@@ -308,7 +326,10 @@ async fn host_must_lack_something_twice() {
 #[tokio::test]
 async fn reads_errors_of_a_failed_restart_since_its_request() {
     let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
-    let host = BlockingKubelet { fails: true, ..BlockingKubelet::default() };
+    let host = BlockingKubelet {
+        fails: Some(RestartError::Failed(RestartProblem::MaybeStopped.into())),
+        ..BlockingKubelet::default()
+    };
     let options = Options::default();
     let clock = options.clock.clone();
     let mut run = std::pin::pin!(run(runtime(&disk), client, &host, options, std::future::pending()));
