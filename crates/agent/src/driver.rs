@@ -399,10 +399,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         {
             match answer {
                 // The next start handles the consequences.
-                EffectResult::Restarted(Ok(()) | Err(RestartError::NotRequested(_)), _) => {
-                    self.handle_result(answer);
-                    break;
-                }
+                EffectResult::Restarted(Ok(()) | Err(RestartError::NotRequested(_)), _) => self.handle_result(answer),
                 EffectResult::Restarted(Err(_), _) => break,
                 _ => {}
             }

@@ -166,7 +166,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
         Ok(connection) => (connection.client, connection.server),
         Err(error) if is_settled => return Err(error.into()),
         Err(error) => {
-            tracing::error!("{error}; the trial goes on without the API server");
+            tracing::error!("{error}. The trial continues without the API server");
             (connect_later(options, environment), "the API server".to_owned())
         }
     };
@@ -183,7 +183,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
             Ok(endpoint) => Some(endpoint),
             Err(error) if is_settled => return Err(error),
             Err(error) => {
-                tracing::error!("{}; the trial goes on without metrics", error.message());
+                tracing::error!("{}. The trial continues without metrics", error.message());
                 None
             }
         },
