@@ -67,6 +67,12 @@ impl<'a> FindingDiagnostic<'a> {
     }
 }
 
+/// The places of a finding in its own file.
+fn places_in_file(finding: &Finding) -> impl Iterator<Item = &Place> {
+    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
+    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file))
+}
+
 /// Number of the line of a place, from 1. YAML also counts other line ends, such as a lone carriage return.
 fn line_of(text: &str, place: &Place) -> usize {
     text.get(..place.offset).map_or(place.line, |before| before.matches('\n').count() + 1)
@@ -75,8 +81,7 @@ fn line_of(text: &str, place: &Place) -> usize {
 /// Reports whether the first line of each place in the finding's file, and the lines around it, are short enough to
 /// show.
 fn has_short_lines(text: &str, finding: &Finding) -> bool {
-    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
-    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
+    places_in_file(finding).all(|place| {
         let lines = text.lines().skip(line_of(text, place).saturating_sub(2));
         lines.take(3).all(|line| line.len() <= MAX_LINE)
     })
@@ -96,8 +101,7 @@ impl HiddenLines {
             let numbered = (1..).zip(text.lines()).filter(|(_, line)| unprintable(line));
             secrets::lines(text).into_iter().chain(numbered.map(|(number, _)| number..=number)).collect()
         });
-        let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
-        places.filter(|place| at.file == place.file).any(|place| {
+        places_in_file(finding).any(|place| {
             let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
             let line = line_of(text, place);
             let (first, last) = (line.saturating_sub(1), line + spanned.matches('\n').count() + 1);

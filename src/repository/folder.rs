@@ -1,9 +1,9 @@
 //! Reads a snapshot of a folder on disk.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use git2::Repository;
+use git2::{Index, Repository};
 use walkdir::WalkDir;
 
 use super::confined::Confined;
@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
     // An ignored folder is readable if the user names it explicitly.
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
-    let tracked = repository.map(tracked).unwrap_or_default();
+    let index = repository.and_then(|repository| Some((repository.workdir()?, repository.index().ok()?)));
     let opened = Confined::at(root).map_err(|error| error.of(root))?;
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
@@ -42,9 +42,13 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         };
         let kind = item.file_type();
         let hidden = item.file_name().to_string_lossy().starts_with('.');
+        let tracked = || {
+            let (top, index) = index.as_ref()?;
+            Some(tracks(index, &relative(top, item.path())?, kind.is_dir()))
+        };
         let ignored = || {
             let is_ignored = |repository: &Repository| repository.is_path_ignored(item.path()).unwrap_or(false);
-            !tracked.contains(item.path()) && repository.is_some_and(is_ignored)
+            tracked() != Some(true) && repository.is_some_and(is_ignored)
         };
         if hidden || ignored() {
             if kind.is_dir() {
@@ -104,19 +108,11 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     Ok(Snapshot { files, commit: None, uncommitted: 0, signer: None, source, findings })
 }
 
-/// The files that git tracks, and their folders. It tracks a file that was added in spite of a rule.
-fn tracked(repository: &Repository) -> BTreeSet<PathBuf> {
-    let (Some(top), Ok(index)) = (repository.workdir(), repository.index()) else { return BTreeSet::new() };
-    let mut tracked = BTreeSet::new();
-    for entry in index.iter() {
-        let Ok(path) = std::str::from_utf8(&entry.path) else { continue };
-        for path in top.join(path).ancestors().take_while(|path| *path != top) {
-            if !tracked.insert(path.to_owned()) {
-                break;
-            }
-        }
-    }
-    tracked
+/// Reports whether git tracks a file, or a file in this folder. It tracks a file that was added in spite of a rule.
+fn tracks(index: &Index, path: &str, is_dir: bool) -> bool {
+    let prefix = if is_dir { format!("{path}/") } else { path.to_owned() };
+    let first = index.find_prefix(prefix).ok().and_then(|at| index.get(at));
+    first.is_some_and(|entry| is_dir || entry.path == path.as_bytes())
 }
 
 /// Reads the file `real`, which appears as `path`, and adds its size to `total`.

@@ -81,7 +81,6 @@ fn needs(plan: &Plan) -> Needs<'_> {
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
         drain: plan.drains_nodes(),
-        mark: plan.drains_nodes(),
     }
 }
 

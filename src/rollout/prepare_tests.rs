@@ -24,11 +24,11 @@ fn rights_of_drains_and_releases_are_checked() {
         with_config_map(&mut observed, "a", &rendered("a", 64));
         let plan = make(&desired([pool("a", 64, drains)]), &observed, &options()).unwrap();
         let needs = needs(&plan);
-        (needs.assign, needs.watch, needs.drain, needs.mark)
+        (needs.assign, needs.watch, needs.drain)
     };
     let converged = on(node("n1", "a"), &rendered("a", 64).source(&namespace()));
-    assert_eq!(drained(converged.clone()), (false, false, false, false));
-    assert_eq!(drained(node("n1", "a")), (true, true, true, true));
+    assert_eq!(drained(converged.clone()), (false, false, false));
+    assert_eq!(drained(node("n1", "a")), (true, true, true));
     // A node can register with the mark of a drain. Its release needs no right of the run.
     let plan = desired([]);
     let drain = Drain {
@@ -41,7 +41,7 @@ fn rights_of_drains_and_releases_are_checked() {
     };
     let mark = DrainMark { tainted: true, drain: Some(drain) };
     let marked = Node { drain_mark: Some(Box::new(mark)), ..converged };
-    assert_eq!(drained(marked), (true, false, false, false));
+    assert_eq!(drained(marked), (true, false, false));
 }
 
 /// A writer of a server with NodeConfigs that answers each of their patches with this reply.

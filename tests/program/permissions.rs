@@ -520,7 +520,7 @@ async fn drain_checks_every_right_of_its_component() {
         let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
         let client = api.client_as(User::with_rules("user", rules));
         let reader = ClusterReader::new(client, "https://sandbox", ReaderOptions::default());
-        reader.check_all_allowed(Needs { drain: true, mark: true, ..Needs::default() }).await
+        reader.check_all_allowed(Needs { drain: true, ..Needs::default() }).await
     };
     assert_eq!(check(rules.clone()).await, Ok(()));
     let every = without_one(&rules);

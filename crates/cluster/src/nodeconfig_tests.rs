@@ -478,7 +478,7 @@ async fn checks_the_permissions_of_a_rollout() {
     }
     api.deny("patch", "nodes");
     assert_eq!(reader.check_all_allowed(needs).await, Ok(()), "Nodes are not written");
-    let needs = Needs { mark: true, ..Needs::default() };
+    let needs = Needs { drain: true, ..Needs::default() };
     let error = reader.check_all_allowed(needs).await.expect_err("a mark is on the Node");
     assert_eq!(error.to_string(), "cannot patch nodes: this user may not patch nodes in the cluster");
 }

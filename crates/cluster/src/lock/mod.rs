@@ -254,6 +254,24 @@ impl LeaseRequests {
         Ok(wire.map(WireLease::into_view))
     }
 
+    /// Waits before the Lease is read again after a write that failed because another client was faster, or because the
+    /// response to an earlier one was lost.
+    ///
+    /// # Errors
+    /// Every other error, and the one after too many such races.
+    async fn wait_after(&self, error: ClusterError, races: &mut u32) -> Result<(), ClusterError> {
+        match error {
+            ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. }
+                if *races < MAX_CONFLICTS =>
+            {
+                *races += 1;
+                tokio::time::sleep(self.transport.backoff(1)).await;
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
     /// Creates the Lease, or replaces the version that it has.
     async fn write(&self, lease: &LeaseView) -> Result<LeaseView, ClusterError> {
         // A replacement needs a version to be conditional; a creation with a version is rejected.
@@ -367,14 +385,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         let writer = LeaseRequests { transport: requests.transport.within(*duration), ..requests.clone() };
         match writer.write(&taken).await {
             Ok(lease) => return Ok(HeldLock::start(requests, lease, sent)),
-            // Another client was faster, or the response to a successful write was lost: read again.
-            Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
-                if races < MAX_CONFLICTS =>
-            {
-                races += 1;
-                tokio::time::sleep(requests.transport.backoff(1)).await;
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => requests.wait_after(error, &mut races).await?,
         }
     }
 }

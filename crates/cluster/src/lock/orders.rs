@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{LeaseRequests, LeaseView, LockOptions, MAX_CONFLICTS};
+use super::{LeaseRequests, LeaseView, LockOptions};
 use crate::connection::error::ClusterError;
 use crate::reading::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
@@ -94,14 +94,8 @@ pub async fn update_orders(
                 let now = requests.transport.server_time();
                 return Ok(LeaseSnapshot { lease: snapshot.lease, view: Some(view), orders, now });
             }
-            // Another client was faster: the holder with a renewal, or another order.
-            Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
-                if races < MAX_CONFLICTS =>
-            {
-                races += 1;
-                tokio::time::sleep(requests.transport.backoff(1)).await;
-            }
-            Err(error) => return Err(error.into()),
+            // The holder with a renewal, or another order.
+            Err(error) => requests.wait_after(error, &mut races).await?,
         }
     }
 }

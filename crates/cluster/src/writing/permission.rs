@@ -44,10 +44,8 @@ pub struct Needs<'a> {
     pub assign: bool,
     /// Watch nodes converge.
     pub watch: bool,
-    /// Follow and evict the pods of nodes.
+    /// Mark nodes for a drain, follow and evict their pods, and release them.
     pub drain: bool,
-    /// Mark nodes for a drain, and release them.
-    pub mark: bool,
 }
 
 impl ClusterReader {
@@ -104,11 +102,10 @@ impl ClusterReader {
                 (Verb::List, VolumeAttachments),
                 (Verb::List, Pods),
                 (Verb::List, PodDisruptionBudgets),
+                (Verb::Patch, Nodes),
+                (Verb::Get, Nodes),
             ];
             operations.extend(drain.map(|(verb, resource)| everywhere(verb, resource)));
-        }
-        if needs.mark {
-            operations.extend([Verb::Patch, Verb::Get].map(|verb| everywhere(verb, Nodes)));
         }
         operations
     }

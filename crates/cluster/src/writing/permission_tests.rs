@@ -85,7 +85,7 @@ async fn reviewed(needs: Needs<'_>) -> Vec<String> {
 /// A right that is not reviewed may be missed half-way.
 #[tokio::test]
 async fn every_right_of_drains_marks_and_pointers_is_reviewed() {
-    let drain = Needs { drain: true, mark: true, ..Needs::default() };
+    let drain = Needs { drain: true, ..Needs::default() };
     assert_eq!(
         reviewed(drain).await,
         [

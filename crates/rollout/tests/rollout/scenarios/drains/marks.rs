@@ -106,10 +106,7 @@ fn mark_lost_before_the_answer_to_the_assignment_fails_the_node_after_it() {
 
 #[test]
 fn node_whose_release_is_refused_leaves_the_rollout_incomplete() {
-    let mut scenario = rollout(drains(1), &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(drains(1));
     assert_eq!(scenario.wait(30), ["release n1"]);
     assert_eq!(scenario.send(Input::Released(node_name("n1"), Err("forbidden".to_owned()))), [""; 0]);
     assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: true, .. }));
@@ -253,10 +250,7 @@ fn refused_second_mark_leaves_the_first() {
 /// A node that is released has not converged before the answer: new pods do not start on it yet.
 #[test]
 fn node_converges_with_the_answer_to_its_release() {
-    let mut scenario = rollout(drains(1), &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(drains(1));
     assert_eq!(scenario.wait(30), ["release n1"]);
     scenario.observe("n1", unmarked);
     assert_eq!(scenario.outcome("n1").end, End::InFlight);

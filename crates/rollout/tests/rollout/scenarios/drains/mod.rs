@@ -77,6 +77,15 @@ fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
     plan
 }
 
+/// A rollout whose only node was drained, runs its target, and settles.
+fn settling(policy: RolloutPolicy) -> Scenario {
+    let mut scenario = rollout(policy, &["n1"]);
+    scenario.send(Input::Start);
+    scenario.drain_and_assign("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    scenario
+}
+
 /// A rollout of the pool `a` from the old configuration.
 fn rollout(policy: RolloutPolicy, names: &[&str]) -> Scenario {
     rollout_over(&cluster(names), policy)
@@ -224,10 +233,7 @@ fn node_settles_only_while_it_is_ready() {
 /// A node reports its own readiness, and must not keep a run alive with it.
 #[test]
 fn node_that_comes_and_goes_does_not_settle_forever() {
-    let mut scenario = rollout(drains(1), &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(drains(1));
     for losses in 1..=4 {
         scenario.wait(20);
         let lost = scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
@@ -241,10 +247,7 @@ fn node_that_comes_and_goes_does_not_settle_forever() {
 fn node_that_is_lost_late_in_a_long_settle_time_fails() {
     let mut policy = drains(1);
     policy.drain.settle = Duration::from_secs(1_000);
-    let mut scenario = rollout(policy, &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(policy);
     assert_eq!(scenario.wait(900), [""; 0]);
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
     assert_eq!(scenario.wait(299), [""; 0]);
@@ -293,10 +296,7 @@ fn pods_that_stay_are_checked_before_the_release() {
 
 #[test]
 fn node_that_is_never_ready_again_fails_and_is_released() {
-    let mut scenario = rollout(drains(1), &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(drains(1));
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
     scenario.wait(299);
     assert_eq!(scenario.wait(1), ["release n1"]);

@@ -349,10 +349,7 @@ fn no_domain_soaks_while_the_rollback_of_a_tolerated_failure_is_queued() {
 
 #[test]
 fn stop_that_drains_a_node_for_its_rollback_is_reported() {
-    let mut scenario = rollout(drains(1), &["n1"]);
-    scenario.send(Input::Start);
-    scenario.drain_and_assign("n1");
-    scenario.observe("n1", |node| on(node, &source(NEW)));
+    let mut scenario = settling(drains(1));
     scenario.wait(30);
     scenario.send(aborted());
     assert_eq!(scenario.end_release("n1"), ["mark n1"], "it had not converged when the operator ordered it");
